@@ -1,0 +1,1 @@
+"""How far reality is from the roof: real decode runs, micro-benchmarks, fits, validation."""

@@ -1,0 +1,1 @@
+"""What a person sees: text, tables, figures and the command line."""

@@ -1,0 +1,1 @@
+"""One small adapter per model family: config.json fields in, an `Architecture` out."""
