@@ -1,0 +1,119 @@
+"""A profile: what one device achieves under one engine, measured, with errors and a valid range.
+
+A profile never replaces the spec of a device; it says which fraction of each roof is reached and which
+fixed times a step pays. The ideal profile reaches every roof and pays nothing: the physical floor.
+
+Parameters, by operator kind (gemm, experts, attention, state, elementwise, collective):
+
+    <kind>.bandwidth_efficiency[.<format>]  fraction of the memory roof
+    <kind>.compute_efficiency[.<dtype>]     fraction of the dense peak
+    <kind>.fixed_s                          seconds a kernel takes besides its roof
+    <kind>.exponent                         p of (memory^p + compute^p)^(1/p); absent: the larger one
+    host.step_s, host.layer_s, host.sequence_s   seconds a step, a layer, a sequence adds
+    host.kernel_s                           seconds of dispatch a kernel: a step lasts at least so long
+    collective.latency_s                    seconds a collective takes besides its bytes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+SCHEMA_VERSION = 1
+
+Origin = Literal["measured", "fitted", "transferred", "assumed", "ideal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One number of a profile, with where it comes from and how sure it is.
+
+    `standard_error` is None where none could be estimated; `note` says why, or what limits it.
+    """
+
+    value: float
+    unit: str
+    origin: Origin
+    standard_error: float | None = None
+    sources: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A measured multiplier on an operator's roof time against one axis, log-interpolated.
+
+    Beyond its ends a curve keeps its last value: extrapolation is left to the roof.
+    """
+
+    axis: str
+    points: tuple[float, ...]
+    values: tuple[float, ...]
+    origin: Origin = "measured"
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """Errors of forecasts on runs the fit did not see. Fractions, not per cent."""
+
+    scheme: str
+    runs: int
+    median_ape: float
+    p90_ape: float
+    signed_median: float
+    coverage: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The 80 % interval of a forecast as log ratios measured / forecast: exp(low), exp(high)."""
+
+    low: float
+    high: float
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Measured efficiencies and overheads of `device` under `engine`.
+
+    `roofs` holds what the datasheet doesn't say (a CPU's sustained bandwidth in bytes/s under
+    ``memory_bandwidth_bytes_per_s``, its FLOP/s under ``peak_flops_per_s.<dtype>``). `valid_range`
+    bounds batch, context and the like; a forecast outside says that it extrapolates.
+    """
+
+    name: str
+    device: str
+    engine: str
+    origin: str
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    roofs: Mapping[str, float] = field(default_factory=dict)
+    valid_range: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    conditions: Mapping[str, str | float] = field(default_factory=dict)
+    held_out: tuple[HeldOut, ...] = ()
+    band: Band | None = None
+    warnings: tuple[str, ...] = ()
+    created: str = ""
+
+    def value(self, name: str, default: float, *variants: str) -> float:
+        """The parameter `name.<variant>` of the first variant that exists, else `name`, else `default`."""
+        for variant in variants:
+            parameter = self.parameters.get(f"{name}.{variant}")
+            if parameter is not None:
+                return parameter.value
+        parameter = self.parameters.get(name)
+        return default if parameter is None else parameter.value
+
+
+def ideal(device: str) -> Profile:
+    """The physical floor: every roof reached, no overhead."""
+    return Profile(
+        name="ideal",
+        device=device,
+        engine="ideal",
+        origin="physical floor: efficiencies 1, overheads 0",
+        band=None,
+    )

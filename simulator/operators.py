@@ -1,0 +1,407 @@
+"""The operators of one forward pass, with FLOPs and bytes, for one rank.
+
+Every number is an array that broadcasts over the points of a `Workload`, so that a sweep is one pass.
+The numbers are those of the busiest rank, for all layers of the stack that run the operator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from roofcast.simulator import spans
+from roofcast.simulator.architecture import (
+    Architecture,
+    AttentionCore,
+    Core,
+    Experts,
+    Indexer,
+    LatentCore,
+    Layer,
+    StateCore,
+    Weight,
+)
+from roofcast.simulator.formats import element_bytes
+from roofcast.simulator.routing import distinct_experts
+from roofcast.simulator.workload import Array, Parallelism, Workload
+
+Kind = Literal["gemm", "experts", "attention", "state", "elementwise", "collective"]
+_ZERO = np.zeros(())
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """What one rank does under one name in one pass. Bytes are HBM bytes; arrays broadcast.
+
+    `rows` is the height of the operator's matrix products (tokens), `dtype` what they compute in,
+    `format` how the weights are stored. `launches` counts kernels. `link_bytes` is what a collective
+    sends and receives per rank and direction, over `peers` ranks.
+    """
+
+    name: str
+    kind: Kind
+    dtype: str
+    format: str
+    launches: float
+    flops: Array = _ZERO
+    weight_bytes: Array = _ZERO
+    kv_read_bytes: Array = _ZERO
+    kv_write_bytes: Array = _ZERO
+    activation_bytes: Array = _ZERO
+    rows: Array = _ZERO
+    vector_flops: Array = _ZERO
+    link_bytes: Array = _ZERO
+    peers: int = 1
+
+    @property
+    def bytes(self) -> Array:
+        """All HBM bytes."""
+        return self.weight_bytes + self.kv_read_bytes + self.kv_write_bytes + self.activation_bytes
+
+    def __add__(self, other: Operator) -> Operator:
+        """The same operator in other layers: everything adds except the rows."""
+        return replace(
+            self,
+            launches=self.launches + other.launches,
+            flops=self.flops + other.flops,
+            weight_bytes=self.weight_bytes + other.weight_bytes,
+            kv_read_bytes=self.kv_read_bytes + other.kv_read_bytes,
+            kv_write_bytes=self.kv_write_bytes + other.kv_write_bytes,
+            activation_bytes=self.activation_bytes + other.activation_bytes,
+            vector_flops=self.vector_flops + other.vector_flops,
+            link_bytes=self.link_bytes + other.link_bytes,
+        )
+
+    def times(self, count: int) -> Operator:
+        """The operator run in `count` equal layers."""
+        return replace(
+            self,
+            launches=self.launches * count,
+            flops=self.flops * count,
+            weight_bytes=self.weight_bytes * count,
+            kv_read_bytes=self.kv_read_bytes * count,
+            kv_write_bytes=self.kv_write_bytes * count,
+            activation_bytes=self.activation_bytes * count,
+            vector_flops=self.vector_flops * count,
+            link_bytes=self.link_bytes * count,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One forward pass to cost: the model, the work, and how both are laid out.
+
+    `kv_dtype` and `activation_dtype` name element types (see formats). `skew` is the Zipf exponent of
+    expert popularity, 0 for uniform routing. `sampled` False leaves out the sampler.
+    """
+
+    architecture: Architecture
+    workload: Workload
+    parallelism: Parallelism = Parallelism()
+    kv_dtype: str = "bf16"
+    activation_dtype: str = "bf16"
+    skew: float = 0.0
+    sampled: bool = True
+
+    @property
+    def microbatches(self) -> Array:
+        """Groups a batch is cut into so that every pipeline stage has work."""
+        return np.minimum(self.parallelism.pipeline, self.workload.batch)
+
+    @property
+    def sequences(self) -> Array:
+        """Sequences the busiest rank attends for in one pass."""
+        groups = self.microbatches * self.parallelism.data
+        return np.ceil(self.workload.batch / groups)
+
+    @property
+    def tokens(self) -> Array:
+        """Tokens the busiest rank's dense layers process in one pass."""
+        return self.sequences * self.workload.new
+
+    @property
+    def expert_tokens(self) -> Array:
+        """Tokens that reach the experts of one pass, from all data-parallel groups."""
+        return np.ceil(self.workload.batch / self.microbatches) * self.workload.new
+
+
+def operators(work: Pass) -> tuple[Operator, ...]:
+    """All operators of one pass through the whole stack, in execution order, one entry a name."""
+    merged: dict[tuple[str, str], Operator] = {}
+    for operator in _all(work):
+        key = (operator.name, operator.format)
+        merged[key] = merged[key] + operator if key in merged else operator
+    return tuple(merged.values())
+
+
+def _all(work: Pass) -> Iterable[Operator]:
+    architecture = work.architecture
+    yield _embedding(work)
+    counts: dict[Layer, int] = {}
+    for layer in architecture.layers:
+        counts[layer] = counts.get(layer, 0) + 1
+    for layer, count in counts.items():
+        for operator in _layer(work, layer):
+            yield operator.times(count)
+    yield from _matrices(work, architecture.head, rows=work.sequences)
+    if work.sampled:
+        yield _sampler(work)
+
+
+def _layer(work: Pass, layer: Layer) -> Iterable[Operator]:
+    dense = tuple(weight for weight in layer.weights if weight.use == "matmul")
+    mixer = [weight for weight in dense if weight.part in _MIXER_PARTS]
+    yield _norms(work, layer)
+    yield from _matrices(work, mixer, rows=work.tokens)
+    for core in layer.cores:
+        yield from _core(work, core)
+    if mixer:
+        yield from _all_reduce(work)
+    yield from _matrices(work, [w for w in dense if w.part not in _MIXER_PARTS], rows=work.tokens)
+    if layer.experts:
+        yield from _experts(work, layer.experts)
+    if any(weight.part in _MLP_PARTS for weight in dense) or layer.experts:
+        yield _activation(work, layer)
+        yield from _all_reduce(work, experts=layer.experts is not None)
+
+
+_MIXER_PARTS = ("attention", "indexer", "linear_attention")
+_MLP_PARTS = ("mlp", "shared_experts")
+
+
+def _matrices(work: Pass, weights: Iterable[Weight], rows: Array) -> Iterable[Operator]:
+    """GEMMs: one operator for the matrices that share a name, hence an input.
+
+    FLOPs are 2 x rows x matrix, bytes the matrix plus rows of input (once) and of output.
+    """
+    groups: dict[tuple[str, str], list[Weight]] = {}
+    for weight in weights:
+        if weight.use == "matmul":
+            groups.setdefault((weight.op, weight.format.name), []).append(weight)
+    element = element_bytes(work.activation_dtype)
+    for (name, _), group in groups.items():
+        tensor = work.parallelism.tensor
+        shares = [share(weight.pieces, tensor) for weight in group]
+        matrix = sum(w.rows * w.columns * s for w, s in zip(group, shares, strict=True))
+        outputs = sum(w.rows * s for w, s in zip(group, shares, strict=True))
+        held = sum(w.bytes * s for w, s in zip(group, shares, strict=True))
+        inputs = max(weight.columns for weight in group)
+        yield Operator(
+            name=name,
+            kind="gemm",
+            dtype=group[0].format.compute,
+            format=group[0].format.name,
+            launches=1.0,
+            flops=2.0 * rows * matrix,
+            weight_bytes=np.asarray(float(held)),
+            activation_bytes=rows * ((inputs + outputs) * element),
+            rows=rows,
+        )
+
+
+def share(pieces: int, ranks: int) -> float:
+    """Fraction of a tensor of `pieces` indivisible parts that the busiest of `ranks` holds.
+
+    >>> share(8, 4), share(8, 16), share(1, 8), share(10, 4)
+    (0.25, 0.125, 1.0, 0.3)
+    """
+    return math.ceil(pieces / ranks) / pieces
+
+
+def _core(work: Pass, core: Core) -> Iterable[Operator]:
+    if isinstance(core, StateCore):
+        yield _state(work, core)
+        return
+    if core.indexer is not None:
+        yield _indexer(work, core, core.indexer)
+    yield _latent(work, core) if isinstance(core, LatentCore) else _attention(work, core)
+
+
+def _attention(work: Pass, core: AttentionCore) -> Operator:
+    """Scores and weighted values: 2 x (key + value dims) FLOPs a query head and visible entry."""
+    cell, tensor = element_bytes(work.kv_dtype), work.parallelism.tensor
+    query_heads = core.query_heads * share(core.query_heads, tensor)
+    kv_heads = core.kv_heads * share(core.kv_heads, tensor)
+    entry = kv_heads * (core.key_dim + (0 if core.value_is_key else core.value_dim)) * cell
+    context, new = work.workload.context, work.workload.new
+    seen = spans.pairs(core, context, new)
+    read = spans.entries_read(core, context, new)
+    written = new / core.compression if core.stores else _ZERO
+    return Operator(
+        name="attention" if core.window is None else "window_attention",
+        kind="attention",
+        dtype=work.activation_dtype,
+        format=work.kv_dtype,
+        launches=1.0,
+        flops=work.sequences * seen * (2.0 * query_heads * (core.key_dim + core.value_dim)),
+        kv_read_bytes=work.sequences * read * entry,
+        kv_write_bytes=work.sequences * written * entry,
+        activation_bytes=_query_bytes(work, query_heads * (core.key_dim + core.value_dim)),
+        rows=work.sequences,
+    )
+
+
+def _latent(work: Pass, core: LatentCore) -> Operator:
+    """MLA: absorbed over the latent in decode, expanded to heads in prefill (the cheaper form)."""
+    cell = element_bytes(work.kv_dtype)
+    heads = core.heads * share(core.heads, work.parallelism.tensor)
+    entry = (core.latent_dim + core.rope_dim) * cell
+    context, new = work.workload.context, work.workload.new
+    absorbed = 2 * core.latent_dim + core.rope_dim
+    expanded = core.nope_dim + core.rope_dim + core.value_dim
+    width = np.where(new > 1, expanded, absorbed)
+    read = spans.entries_read(core, context, new)
+    return Operator(
+        name="latent_attention",
+        kind="attention",
+        dtype=work.activation_dtype,
+        format=work.kv_dtype,
+        launches=1.0,
+        flops=work.sequences * spans.pairs(core, context, new) * (2.0 * heads * width),
+        kv_read_bytes=work.sequences * read * entry,
+        kv_write_bytes=work.sequences * new * entry,
+        activation_bytes=_query_bytes(work, heads * absorbed),
+        rows=work.sequences,
+    )
+
+
+def _query_bytes(work: Pass, elements: float) -> Array:
+    return work.tokens * (elements * element_bytes(work.activation_dtype))
+
+
+def _indexer(work: Pass, core: AttentionCore | LatentCore, indexer: Indexer) -> Operator:
+    """Scores of every cached key; its keys are replicated, its heads are not split."""
+    cell = element_bytes(work.kv_dtype)
+    context, new = work.workload.context, work.workload.new
+    per_pair = 2.0 * indexer.heads * (indexer.dim + (1 if indexer.weighs_heads else 0))
+    compression = core.compression if isinstance(core, AttentionCore) else 1
+    read = np.floor((context + new) / compression)
+    return Operator(
+        name="indexer_scores",
+        kind="attention",
+        dtype=work.activation_dtype,
+        format=work.kv_dtype,
+        launches=1.0,
+        flops=work.sequences * spans.scored(core, context, new) * per_pair,
+        kv_read_bytes=work.sequences * read * (indexer.key_dim * cell),
+        kv_write_bytes=work.sequences * (new / compression) * (indexer.key_dim * cell),
+        rows=work.sequences,
+    )
+
+
+def _state(work: Pass, core: StateCore) -> Operator:
+    """A recurrent state is read and written once a pass and sequence, however long the context."""
+    part = share(core.pieces, work.parallelism.tensor)
+    size = (core.conv_elements * 2 + core.state_elements * core.state_element_bytes) * part
+    return Operator(
+        name=core.kind,
+        kind="state",
+        dtype=work.activation_dtype,
+        format="state",
+        launches=1.0,
+        flops=work.tokens * (core.flops * part),
+        vector_flops=work.tokens * (core.vector_flops * part),
+        kv_read_bytes=work.sequences * size,
+        kv_write_bytes=work.sequences * size,
+        rows=work.sequences,
+    )
+
+
+def _experts(work: Pass, experts: Experts) -> Iterable[Operator]:
+    """Routed experts: FLOPs of top_k experts a token, bytes of the distinct experts touched."""
+    ranks = work.parallelism
+    tokens = work.expert_tokens
+    local = share(experts.count, ranks.expert)
+    touched = distinct_experts(experts.count, experts.top_k, tokens, work.skew) * local
+    routed = tokens * experts.top_k / ranks.expert
+    element = element_bytes(work.activation_dtype)
+    groups: dict[tuple[str, str], list[Weight]] = {}
+    for weight in experts.weights:
+        groups.setdefault((weight.op, weight.format.name), []).append(weight)
+    for (name, _), group in groups.items():
+        shares = [share(weight.pieces, ranks.expert_tensor) for weight in group]
+        matrix = sum(w.rows * w.columns * s for w, s in zip(group, shares, strict=True))
+        outputs = sum(w.rows * s for w, s in zip(group, shares, strict=True))
+        held = sum(w.bytes * s for w, s in zip(group, shares, strict=True))
+        inputs = max(w.columns for w in group) * (1.0 if name != "experts_down" else max(shares))
+        yield Operator(
+            name=name,
+            kind="experts",
+            dtype=group[0].format.compute,
+            format=group[0].format.name,
+            launches=1.0,
+            flops=2.0 * routed * matrix,
+            weight_bytes=touched * held,
+            activation_bytes=routed * ((inputs + outputs) * element),
+            rows=routed / np.maximum(touched, 1.0),
+        )
+
+
+def _elementwise(work: Pass, name: str, launches: float, elements: Array) -> Operator:
+    return Operator(
+        name=name,
+        kind="elementwise",
+        dtype=work.activation_dtype,
+        format=work.activation_dtype,
+        launches=launches,
+        activation_bytes=elements * element_bytes(work.activation_dtype),
+        rows=work.tokens,
+    )
+
+
+def _embedding(work: Pass) -> Operator:
+    """One row per token of every table that is looked up, read and written."""
+    width = sum(weight.columns for weight in work.architecture.embeddings if weight.use == "lookup")
+    return _elementwise(work, "embedding", 1.0, work.tokens * (2.0 * width))
+
+
+def _norms(work: Pass, layer: Layer) -> Operator:
+    """Residual add and norm before each block: read stream and update, write both back."""
+    blocks = 1.0 + (1.0 if layer.cores and ("+" in layer.kind or layer.experts) else 0.0)
+    width = work.architecture.hidden_size * work.architecture.hidden_copies
+    return _elementwise(work, "norm_residual", blocks, work.tokens * (4.0 * blocks * width))
+
+
+def _activation(work: Pass, layer: Layer) -> Operator:
+    """The MLP's non-linearity: gate and up in, their product out."""
+    tensor = work.parallelism.tensor
+    width = sum(
+        weight.rows * share(weight.pieces, tensor)
+        for weight in layer.weights
+        if weight.part in _MLP_PARTS and weight.op.endswith(("gate_up_proj", "gate_up", "up_proj"))
+    )
+    if layer.experts:
+        expert = sum(w.rows for w in layer.experts.weights if not w.op.endswith("down"))
+        width += expert * layer.experts.top_k / (tensor * work.parallelism.data)
+    return _elementwise(work, "activation", 1.0, work.tokens * (1.5 * width))
+
+
+def _sampler(work: Pass) -> Operator:
+    """Logits to token: the vocabulary's logits read once in fp32, for each sequence."""
+    rows = work.sequences * (work.architecture.vocab_size * 2.0)
+    return _elementwise(work, "sampler", 1.0, rows)
+
+
+def _all_reduce(work: Pass, experts: bool = False) -> Iterable[Operator]:
+    """Sum of partial outputs over tensor ranks; ring bytes 2 (n - 1) / n of the message each way.
+
+    Behind experts the sum runs over all ranks that hold a part of the layer.
+    """
+    ranks = work.parallelism.tensor * (work.parallelism.data if experts else 1)
+    if ranks == 1:
+        return
+    message = work.tokens * (work.architecture.hidden_size * element_bytes(work.activation_dtype))
+    yield Operator(
+        name="all_reduce",
+        kind="collective",
+        dtype=work.activation_dtype,
+        format=work.activation_dtype,
+        launches=1.0,
+        link_bytes=message * (2.0 * (ranks - 1) / ranks),
+        activation_bytes=2.0 * message,
+        peers=ranks,
+    )
