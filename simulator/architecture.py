@@ -27,7 +27,7 @@ Part = Literal[
     "lm_head",
     "other",
 ]
-Use = Literal["matmul", "vector", "lookup"]
+Use = Literal["matmul", "vector", "lookup", "unused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class Weight:
     outside the layers (``lm_head``); quantisation configs name modules by it. `op` is the operator a
     step runs it in: matrices of one layer with the same `op` read the same input and form one GEMM.
     `pieces` is how many parts tensor parallelism can cut the tensor into (query heads, KV heads,
-    columns of an MLP, vocabulary rows); 1 means every rank holds all of it.
+    columns of an MLP, vocabulary rows); 1 means every rank holds all of it. `use` is unused for
+    what the reference implementation allocates though no step reads it: a parameter, never bytes.
     """
 
     path: str
@@ -145,11 +146,21 @@ Core = AttentionCore | LatentCore | StateCore
 
 @dataclass(frozen=True, slots=True)
 class Experts:
-    """Routed experts of one layer: each token runs `top_k` of `count`; `weights` are one expert's."""
+    """Routed experts of one layer: each token runs `top_k` of `count`; `weights` are one expert's.
+
+    `zero` counts router slots behind which nothing is computed (LongCat's zero experts): a token
+    then runs `active` = top_k x count / (count + zero) experts on average.
+    """
 
     count: int
     top_k: int
     weights: tuple[Weight, ...]
+    zero: int = 0
+
+    @property
+    def active(self) -> float:
+        """Experts one token runs, on average where some picks compute nothing."""
+        return self.top_k * self.count / (self.count + self.zero)
 
     @property
     def parameters(self) -> int:
@@ -164,12 +175,17 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One decoder layer. `kind` names its mixer and, after a plus sign, its MLP where it has one."""
+    """One decoder layer. `kind` names its mixer and, after a plus sign, its MLP where it has one.
+
+    `mixing_flops` are matrix products of activations with activations, per token, that no core
+    holds: the mixing of residual streams in hyper-connections and AltUp.
+    """
 
     kind: str
     weights: tuple[Weight, ...]
     cores: tuple[Core, ...] = ()
     experts: Experts | None = None
+    mixing_flops: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,14 +253,16 @@ class Architecture:
     def active_parameters(self) -> float:
         """Elements one token uses, embedding tables included: experts count top_k of count."""
         idle = sum(
-            layer.experts.parameters * (1 - layer.experts.top_k / layer.experts.count)
+            layer.experts.parameters * (1 - layer.experts.active / layer.experts.count)
             for layer in self.layers
             if layer.experts
         )
-        return self.parameters - idle
+        unused = sum(weight.parameters for weight in self.weights() if weight.use == "unused")
+        return self.parameters - idle - unused
 
     @property
     def weight_bytes(self) -> float:
         """Resident bytes of the weights, scales included, MTP layers left out."""
-        own = sum(weight.bytes for weight in self.weights() if weight.resident)
+        held = (w for w in self.weights() if w.resident and w.use != "unused")
+        own = sum(weight.bytes for weight in held)
         return own + sum(layer.experts.bytes for layer in self.layers if layer.experts)

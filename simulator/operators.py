@@ -141,6 +141,7 @@ def operators(work: Pass) -> tuple[Operator, ...]:
 def _all(work: Pass) -> Iterable[Operator]:
     architecture = work.architecture
     yield _embedding(work)
+    yield from _matrices(work, architecture.embeddings, rows=work.tokens)
     counts: dict[Layer, int] = {}
     for layer in architecture.layers:
         counts[layer] = counts.get(layer, 0) + 1
@@ -156,6 +157,8 @@ def _layer(work: Pass, layer: Layer) -> Iterable[Operator]:
     dense = tuple(weight for weight in layer.weights if weight.use == "matmul")
     mixer = [weight for weight in dense if weight.part in _MIXER_PARTS]
     yield _norms(work, layer)
+    if layer.mixing_flops:
+        yield _mixing(work, layer)
     yield from _matrices(work, mixer, rows=work.tokens)
     for core in layer.cores:
         yield from _core(work, core)
@@ -312,12 +315,12 @@ def _state(work: Pass, core: StateCore) -> Operator:
 
 
 def _experts(work: Pass, experts: Experts) -> Iterable[Operator]:
-    """Routed experts: FLOPs of top_k experts a token, bytes of the distinct experts touched."""
+    """Routed experts: FLOPs of the experts a token runs, bytes of the distinct experts touched."""
     ranks = work.parallelism
     tokens = work.expert_tokens
     local = share(experts.count, ranks.expert)
-    touched = distinct_experts(experts.count, experts.top_k, tokens, work.skew) * local
-    routed = tokens * experts.top_k / ranks.expert
+    touched = distinct_experts(experts.count, experts.active, tokens, work.skew) * local
+    routed = tokens * experts.active / ranks.expert
     element = element_bytes(work.activation_dtype)
     groups: dict[tuple[str, str], list[Weight]] = {}
     for weight in experts.weights:
@@ -366,6 +369,12 @@ def _norms(work: Pass, layer: Layer) -> Operator:
     return _elementwise(work, "norm_residual", blocks, work.tokens * (4.0 * blocks * width))
 
 
+def _mixing(work: Pass, layer: Layer) -> Operator:
+    """Residual streams mixed with each other; their bytes are those of the norm and residual."""
+    mixing = _elementwise(work, "stream_mixing", 1.0, _ZERO)
+    return replace(mixing, flops=work.tokens * float(layer.mixing_flops))
+
+
 def _activation(work: Pass, layer: Layer) -> Operator:
     """The MLP's non-linearity: gate and up in, their product out."""
     tensor = work.parallelism.tensor
@@ -376,7 +385,7 @@ def _activation(work: Pass, layer: Layer) -> Operator:
     )
     if layer.experts:
         expert = sum(w.rows for w in layer.experts.weights if not w.op.endswith("down"))
-        width += expert * layer.experts.top_k / (tensor * work.parallelism.data)
+        width += expert * layer.experts.active / (tensor * work.parallelism.data)
     return _elementwise(work, "activation", 1.0, work.tokens * (1.5 * width))
 
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 
-def popularity(count: int, top_k: int, skew: float) -> Array:
+def popularity(count: int, top_k: float, skew: float) -> Array:
     """Chance that a token uses each expert: proportional to rank^-skew, at most 1, summing to top_k.
 
     The cap matters for steep skews: an expert every token uses is used once a token, and what it
@@ -24,7 +24,7 @@ def popularity(count: int, top_k: int, skew: float) -> Array:
     return chance
 
 
-def distinct_experts(count: int, top_k: int, tokens: ArrayLike, skew: float = 0.0) -> Array:
+def distinct_experts(count: int, top_k: float, tokens: ArrayLike, skew: float = 0.0) -> Array:
     """Expected number of different experts that `tokens` independent tokens touch.
 
     Uniform routing: E (1 - (1 - k/E)^T). Skewed: the sum over experts of 1 - (1 - p)^T.
