@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 SCHEMA_VERSION = 1
 
 Origin = Literal["measured", "fitted", "transferred", "assumed", "ideal"]
+_STRICT: dict[str, Any] = {"extra": "forbid", "allow_inf_nan": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Parameter:
 
     `standard_error` is None where none could be estimated; `note` says why, or what limits it.
     """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
 
     value: float
     unit: str
@@ -47,6 +50,8 @@ class Curve:
     Beyond its ends a curve keeps its last value: extrapolation is left to the roof.
     """
 
+    __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
+
     axis: str
     points: tuple[float, ...]
     values: tuple[float, ...]
@@ -57,6 +62,8 @@ class Curve:
 @dataclass(frozen=True, slots=True)
 class HeldOut:
     """Errors of forecasts on runs the fit did not see. Fractions, not per cent."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
 
     scheme: str
     runs: int
@@ -69,6 +76,8 @@ class HeldOut:
 @dataclass(frozen=True, slots=True)
 class Band:
     """The 80 % interval of a forecast as log ratios measured / forecast: exp(low), exp(high)."""
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
 
     low: float
     high: float
@@ -83,6 +92,8 @@ class Profile:
     ``memory_bandwidth_bytes_per_s``, its FLOP/s under ``peak_flops_per_s.<dtype>``). `valid_range`
     bounds batch, context and the like; a forecast outside says that it extrapolates.
     """
+
+    __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
 
     name: str
     device: str

@@ -1,0 +1,235 @@
+"""The forecast: model x workload x device x profile -> step time, throughput, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from roofcast.hardware.accelerator import Accelerator
+from roofcast.hardware.profile import Profile, ideal
+from roofcast.simulator.memory import Memory, memory
+from roofcast.simulator.operators import Operator, Pass, operators
+from roofcast.simulator.roofline import OperatorTime, Roofs, operator_time
+from roofcast.simulator.workload import Array
+
+if TYPE_CHECKING:
+    import xarray
+
+BOUNDS = ("memory", "compute", "interconnect", "overhead")
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a pass costs on a device. Arrays broadcast over the points; see `Workload`.
+
+    Times are seconds; bytes and FLOPs are of the whole replica; `operators` are of one rank.
+    """
+
+    work: Pass
+    device: Accelerator
+    profile: Profile
+    operators: tuple[Operator, ...]
+    times: tuple[OperatorTime, ...]
+    host_s: Array
+    step_time_s: Array
+    memory: Memory
+    floor_s: Array = field(repr=False)
+
+    @property
+    def batch(self) -> Array:
+        """Sequences decoded together, per replica."""
+        return self.work.workload.batch
+
+    @property
+    def context(self) -> Array:
+        """Tokens cached per sequence when the step starts."""
+        return self.work.workload.context
+
+    @property
+    def devices(self) -> int:
+        """Devices of the replica."""
+        return self.work.parallelism.devices
+
+    @property
+    def step_time_low_s(self) -> Array:
+        """Lower end of the 80 % interval; NaN where the profile has no measured band."""
+        return self._banded("low")
+
+    @property
+    def step_time_high_s(self) -> Array:
+        """Upper end of the 80 % interval; NaN where the profile has no measured band."""
+        return self._banded("high")
+
+    def _banded(self, end: str) -> Array:
+        if self.profile.band is None:
+            exact = self.profile.engine == "ideal"
+            return self.step_time_s if exact else np.full_like(self.step_time_s, np.nan)
+        factor = np.exp(getattr(self.profile.band, end))
+        widened = np.where(self.extrapolates, factor**2, factor)
+        return np.maximum(self.step_time_s * widened, self.floor_s)
+
+    @property
+    def tokens_per_s_per_user(self) -> Array:
+        """Output tokens per second that one sequence sees."""
+        return self.work.workload.new / self.step_time_s
+
+    @property
+    def tokens_per_s(self) -> Array:
+        """Output tokens per second of the replica."""
+        return self.batch * self.tokens_per_s_per_user
+
+    @property
+    def tokens_per_s_per_device(self) -> Array:
+        """Output tokens per second and device."""
+        return self.tokens_per_s / self.devices
+
+    @property
+    def ranks(self) -> Array:
+        """Rank passes in one step: devices of a stage times microbatches."""
+        parallelism = self.work.parallelism
+        return self.work.microbatches * (parallelism.tensor * parallelism.data)
+
+    def _total(self, name: str) -> Array:
+        rank = sum((getattr(operator, name) for operator in self.operators), np.zeros(()))
+        return np.asarray(rank * self.ranks)
+
+    @cached_property
+    def flops(self) -> Array:
+        """Matrix FLOPs of the replica."""
+        return self._total("flops")
+
+    @cached_property
+    def weight_bytes(self) -> Array:
+        """Weight bytes the replica reads."""
+        return self._total("weight_bytes")
+
+    @cached_property
+    def kv_read_bytes(self) -> Array:
+        """Cache and state bytes the replica reads."""
+        return self._total("kv_read_bytes")
+
+    @cached_property
+    def kv_write_bytes(self) -> Array:
+        """Cache and state bytes the replica writes."""
+        return self._total("kv_write_bytes")
+
+    @cached_property
+    def hbm_bytes(self) -> Array:
+        """All HBM bytes of the replica, activations included."""
+        rest = self._total("activation_bytes")
+        return self.weight_bytes + self.kv_read_bytes + self.kv_write_bytes + rest
+
+    @property
+    def arithmetic_intensity(self) -> Array:
+        """FLOP per HBM byte."""
+        return self.flops / self.hbm_bytes
+
+    @property
+    def mbu(self) -> Array:
+        """Achieved over peak memory bandwidth."""
+        peak = Roofs(self.device, self.profile).bandwidth_bytes_per_s * self.devices
+        return self.hbm_bytes / (self.step_time_s * peak)
+
+    @property
+    def mfu(self) -> Array:
+        """Achieved over peak FLOP/s, each operator against the peak of its own dtype."""
+        roofs = Roofs(self.device, self.profile)
+        busy = np.zeros(())
+        for operator in self.operators:
+            if np.any(operator.flops):
+                busy = busy + operator.flops / roofs.peak(operator.dtype)[1]
+        return busy * self.ranks / (self.step_time_s * self.devices)
+
+    @cached_property
+    def shares(self) -> dict[str, Array]:
+        """Seconds of the step by cause: the bound each operator sits on, and what no roof explains."""
+        totals = dict.fromkeys(BOUNDS, np.zeros(()))
+        totals["overhead"] = self.host_s
+        for time in self.times:
+            rest = time.total_s - time.fixed_s
+            by_memory = time.memory_s >= time.compute_s
+            totals["overhead"] = totals["overhead"] + time.fixed_s
+            totals["interconnect"] = totals["interconnect"] + time.link_s
+            roof = rest - time.link_s
+            totals["memory"] = totals["memory"] + np.where(by_memory, roof, 0.0)
+            totals["compute"] = totals["compute"] + np.where(by_memory, 0.0, roof)
+        return totals
+
+    @property
+    def bound(self) -> NDArray[np.str_]:
+        """The largest cause of the step time, per point: one of BOUNDS."""
+        parts = np.broadcast_arrays(*(self.shares[name] for name in BOUNDS), self.step_time_s)
+        return np.asarray(BOUNDS)[np.argmax(np.stack(parts[:-1]), axis=0)]
+
+    @property
+    def extrapolates(self) -> NDArray[np.bool_]:
+        """Where the point lies outside what the profile was measured on."""
+        outside = np.zeros(self.step_time_s.shape, dtype=bool)
+        known = {"batch": self.batch, "context": self.context}
+        for name, (low, high) in self.profile.valid_range.items():
+            if name in known:
+                outside = outside | (known[name] < low) | (known[name] > high)
+        return outside
+
+    def to_xarray(self) -> xarray.Dataset:
+        """The points as a labelled dataset; needs batch and context as plain lists or scalars."""
+        from roofcast.simulator.tables import to_xarray
+
+        return to_xarray(self)
+
+
+def forecast_pass(work: Pass, device: Accelerator, profile: Profile) -> Forecast:
+    """Forecast one pass: operators, their times, what the host adds, and the memory it needs."""
+    parts = operators(work)
+    roofs = Roofs(device, profile)
+    times = tuple(operator_time(operator, roofs) for operator in parts)
+    device_s = _sum(time.total_s for time in times)
+    host = _host_time(work, profile)
+    launches = sum(operator.launches for operator in parts)
+    dispatch = launches * profile.value("host.kernel_s", 0.0)
+    waiting = np.maximum(dispatch - device_s, 0.0)
+    step = np.broadcast_to(device_s + waiting + host, work.workload.shape)
+    return Forecast(
+        work=work,
+        device=device,
+        profile=profile,
+        operators=parts,
+        times=times,
+        host_s=waiting + host,
+        step_time_s=np.array(step),
+        memory=memory(work, device),
+        floor_s=_floor(work, device, profile, parts),
+    )
+
+
+def _host_time(work: Pass, profile: Profile) -> Array:
+    """Seconds no kernel shows: a step, its layers, its sequences."""
+    layers = len(work.architecture.layers)
+    fixed = profile.value("host.step_s", 0.0) + layers * profile.value("host.layer_s", 0.0)
+    return fixed + work.sequences * profile.value("host.sequence_s", 0.0)
+
+
+def _floor(work: Pass, device: Accelerator, profile: Profile, parts: tuple[Operator, ...]) -> Array:
+    """No engine beats this: all bytes at full bandwidth, or all FLOPs at peak, whichever is longer."""
+    roofs = Roofs(device, Profile("floor", device.id, "ideal", "", roofs=profile.roofs))
+    memory_s, compute_s = np.zeros(()), np.zeros(())
+    for operator in parts:
+        required = operator.bytes - operator.activation_bytes
+        memory_s = memory_s + required / roofs.bandwidth_bytes_per_s
+        if np.any(operator.flops):
+            compute_s = compute_s + operator.flops / roofs.peak(operator.dtype)[1]
+    return np.array(np.broadcast_to(np.maximum(memory_s, compute_s), work.workload.shape))
+
+
+def _sum(arrays: object) -> Array:
+    total = np.zeros(())
+    for array in arrays:  # type: ignore[attr-defined]
+        total = total + array
+    return total
+
+
+__all__ = ["BOUNDS", "ArrayLike", "Forecast", "forecast_pass", "ideal"]

@@ -1,0 +1,106 @@
+"""What a replica keeps in memory, per device, and whether it fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from roofcast.hardware.accelerator import Accelerator
+from roofcast.simulator.architecture import Architecture, AttentionCore, LatentCore, StateCore
+from roofcast.simulator.formats import element_bytes
+from roofcast.simulator.operators import Pass, share
+from roofcast.simulator.workload import Array
+
+USABLE_FRACTION = 0.92
+"""Share of memory an engine plans with (vLLM's default since 0.11; 0.90 before). Assumed."""
+
+RESERVE_BYTES = 2.0e9
+"""Context, allocator, graphs and collective buffers. Assumed, between 1 and 4 GB in vLLM logs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes on the fullest device of a replica."""
+
+    weight_bytes: float
+    cache_bytes: Array
+    activation_bytes: Array
+    reserve_bytes: float
+    usable_bytes: float
+
+    @property
+    def total_bytes(self) -> Array:
+        """Everything, reserve included."""
+        return self.weight_bytes + self.cache_bytes + self.activation_bytes + self.reserve_bytes
+
+    @property
+    def fits(self) -> Array:
+        """Whether it fits in what the device offers."""
+        return np.asarray(self.total_bytes <= self.usable_bytes)
+
+
+def memory(work: Pass, device: Accelerator) -> Memory:
+    """Memory of the fullest device, with the cache of every sequence at context + new tokens.
+
+    A CPU keeps no graphs and shares its memory with the system: it reserves nothing extra.
+    """
+    capacity = device.memory_usable_bytes or device.require("memory_capacity_bytes")
+    held = rank_weight_bytes(work)
+    sequences = np.ceil(work.workload.batch / work.parallelism.data)
+    context = work.workload.context + work.workload.new
+    cache = sequences * rank_cache_bytes(work, context) / work.parallelism.pipeline
+    width = work.architecture.hidden_size + work.architecture.vocab_size
+    activations = work.tokens * (4.0 * width * element_bytes(work.activation_dtype))
+    reserve = 0.0 if device.kind == "cpu" else RESERVE_BYTES
+    return Memory(held, cache, activations, reserve, USABLE_FRACTION * float(capacity))
+
+
+def rank_weight_bytes(work: Pass) -> float:
+    """Resident weight bytes of one rank: tensors cut into their pieces, experts over their ranks."""
+    ranks = work.parallelism
+    total = 0.0
+    for weight in work.architecture.weights():
+        if weight.resident:
+            total += weight.bytes * share(weight.pieces, ranks.tensor)
+    for layer in work.architecture.layers:
+        if layer.experts:
+            local = share(layer.experts.count, ranks.expert) * layer.experts.count
+            one = sum(w.bytes * share(w.pieces, ranks.expert_tensor) for w in layer.experts.weights)
+            total += local * one
+    return total / ranks.pipeline
+
+
+def rank_cache_bytes(work: Pass, context: Array) -> Array:
+    """KV cache and state of one sequence on one tensor rank, all layers, after `context` tokens."""
+    return _cache_bytes(work.architecture, context, work.kv_dtype, work.parallelism.tensor)
+
+
+def _cache_bytes(architecture: Architecture, context: Array, kv_dtype: str, tensor: int) -> Array:
+    cell = element_bytes(kv_dtype)
+    total = np.zeros_like(context)
+    for layer in architecture.layers:
+        for core in layer.cores:
+            if isinstance(core, StateCore):
+                size = core.conv_elements * 2 + core.state_elements * core.state_element_bytes
+                total = total + size * share(core.pieces, tensor)
+                continue
+            index = core.indexer.key_dim if core.indexer else 0
+            if isinstance(core, LatentCore):
+                total = total + context * ((core.latent_dim + core.rope_dim + index) * cell)
+            else:
+                total = total + _entries(core, context) * (_entry(core, tensor) + index) * cell
+    return total
+
+
+def _entries(core: AttentionCore, context: Array) -> Array:
+    if not core.stores:
+        return np.zeros_like(context)
+    if core.window is not None:
+        return np.minimum(context, core.window)
+    return np.floor(context / core.compression)
+
+
+def _entry(core: AttentionCore, tensor: int) -> float:
+    heads = core.kv_heads * share(core.kv_heads, tensor)
+    return heads * (core.key_dim + (0 if core.value_is_key else core.value_dim))
