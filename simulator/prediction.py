@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from roofcast.hardware.accelerator import Accelerator
-from roofcast.hardware.profile import Profile, ideal
+from roofcast.hardware.profile import Profile
 from roofcast.simulator.memory import Memory, memory
 from roofcast.simulator.operators import Operator, Pass, operators
 from roofcast.simulator.roofline import OperatorTime, Roofs, operator_time
@@ -19,6 +20,7 @@ from roofcast.simulator.workload import Array
 if TYPE_CHECKING:
     import xarray
 
+CAUSES = ("weights", "kv_cache", "activations", "compute", "interconnect", "overhead")
 BOUNDS = ("memory", "compute", "interconnect", "overhead")
 
 
@@ -145,25 +147,35 @@ class Forecast:
         return busy * self.ranks / (self.step_time_s * self.devices)
 
     @cached_property
-    def shares(self) -> dict[str, Array]:
-        """Seconds of the step by cause: the bound each operator sits on, and what no roof explains."""
-        totals = dict.fromkeys(BOUNDS, np.zeros(()))
-        totals["overhead"] = self.host_s
-        for time in self.times:
-            rest = time.total_s - time.fixed_s
-            by_memory = time.memory_s >= time.compute_s
+    def causes(self) -> dict[str, Array]:
+        """Seconds of the step by cause; the values sum to the step time.
+
+        An operator on its memory roof is split by the bytes it moves; one on its compute roof counts
+        as compute; fixed costs and the host are overhead.
+        """
+        totals = dict.fromkeys(CAUSES, np.zeros(()))
+        totals["overhead"] = np.asarray(self.host_s)
+        for operator, time in zip(self.operators, self.times, strict=True):
             totals["overhead"] = totals["overhead"] + time.fixed_s
             totals["interconnect"] = totals["interconnect"] + time.link_s
-            roof = rest - time.link_s
-            totals["memory"] = totals["memory"] + np.where(by_memory, roof, 0.0)
-            totals["compute"] = totals["compute"] + np.where(by_memory, 0.0, roof)
+            roof = time.total_s - time.fixed_s - time.link_s
+            on_memory = time.memory_s >= time.compute_s
+            totals["compute"] = totals["compute"] + np.where(on_memory, 0.0, roof)
+            moved = np.where(on_memory, roof, 0.0) / np.maximum(operator.bytes, 1.0)
+            cache = operator.kv_read_bytes + operator.kv_write_bytes
+            totals["weights"] = totals["weights"] + moved * operator.weight_bytes
+            totals["kv_cache"] = totals["kv_cache"] + moved * cache
+            totals["activations"] = totals["activations"] + moved * operator.activation_bytes
         return totals
 
     @property
     def bound(self) -> NDArray[np.str_]:
         """The largest cause of the step time, per point: one of BOUNDS."""
-        parts = np.broadcast_arrays(*(self.shares[name] for name in BOUNDS), self.step_time_s)
-        return np.asarray(BOUNDS)[np.argmax(np.stack(parts[:-1]), axis=0)]
+        causes = self.causes
+        memory_s = causes["weights"] + causes["kv_cache"] + causes["activations"]
+        groups = (memory_s, *(causes[name] for name in BOUNDS[1:]))
+        stacked = np.stack(np.broadcast_arrays(*groups, self.step_time_s)[:-1])
+        return np.asarray(BOUNDS)[np.argmax(stacked, axis=0)]
 
     @property
     def extrapolates(self) -> NDArray[np.bool_]:
@@ -225,11 +237,5 @@ def _floor(work: Pass, device: Accelerator, profile: Profile, parts: tuple[Opera
     return np.array(np.broadcast_to(np.maximum(memory_s, compute_s), work.workload.shape))
 
 
-def _sum(arrays: object) -> Array:
-    total = np.zeros(())
-    for array in arrays:  # type: ignore[attr-defined]
-        total = total + array
-    return total
-
-
-__all__ = ["BOUNDS", "ArrayLike", "Forecast", "forecast_pass", "ideal"]
+def _sum(arrays: Iterable[Array]) -> Array:
+    return sum(arrays, np.zeros(()))
