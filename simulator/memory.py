@@ -45,7 +45,6 @@ def memory(work: Pass, device: Accelerator) -> Memory:
 
     A CPU keeps no graphs and shares its memory with the system: it reserves nothing extra.
     """
-    capacity = device.memory_usable_bytes or device.require("memory_capacity_bytes")
     held = rank_weight_bytes(work)
     sequences = np.ceil(work.workload.batch / work.parallelism.data)
     context = work.workload.context + work.workload.new
@@ -53,7 +52,7 @@ def memory(work: Pass, device: Accelerator) -> Memory:
     width = work.architecture.hidden_size + work.architecture.vocab_size
     activations = work.tokens * (4.0 * width * element_bytes(work.activation_dtype))
     reserve = 0.0 if device.kind == "cpu" else RESERVE_BYTES
-    return Memory(held, cache, activations, reserve, USABLE_FRACTION * float(capacity))
+    return Memory(held, cache, activations, reserve, USABLE_FRACTION * device.memory_bytes)
 
 
 def rank_weight_bytes(work: Pass) -> float:

@@ -65,14 +65,20 @@ class Roofs:
         )
 
     def link_bytes_per_s(self, peers: int) -> float:
-        """Bytes/s one device sends to its peers: the scale-up link, else PCIe.
+        """Bytes/s one device sends to its `peers` - 1 others: the scale-up link, else PCIe.
 
-        UnknownSpecError where neither is known.
+        UnknownSpecError where neither is known, or where the ranks outgrow the scale-up domain.
         """
-        del peers
-        if self.device.scaleup_bytes_per_s is not None:
-            return self.device.scaleup_bytes_per_s
-        return float(self.device.require("pcie_bytes_per_s"))
+        device = self.device
+        if device.scale_up_bytes_per_s is None:
+            return device.pcie_bytes_per_s
+        largest = device.scale_up_max_devices
+        if largest is not None and peers > largest:
+            raise UnknownSpecError(
+                f"{peers} ranks outgrow the {largest} devices that {device.scale_up_link} of "
+                f"{device.id} connects, and the network between nodes has no spec"
+            )
+        return device.scale_up_bytes_per_s
 
 
 @dataclass(frozen=True, slots=True)
