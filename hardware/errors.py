@@ -32,6 +32,7 @@ class RoofcastError(Exception):
     exit_status: ClassVar[int] = 1
 
     def __init__(self, message: str) -> None:
+        """Fold `message` into one line."""
         super().__init__(" ".join(message.split()))
 
 
@@ -75,7 +76,7 @@ def unknown(kind: str, given: str, allowed: Iterable[str], hint: str = "") -> Un
     `hint` replaces the list of choices when it is long, e.g. "`roofcast device` lists them".
 
     >>> print(unknown("dtype", "fp17", ["bf16", "fp16", "fp8"]))
-    unknown dtype 'fp17'; did you mean 'fp16'? Choices: bf16, fp16, fp8
+    unknown dtype 'fp17'; did you mean 'fp16'? choices: bf16, fp16, fp8
     """
     choices = list(dict.fromkeys(allowed))
     return UnknownNameError(f"unknown {kind} {given!r}{suggestion(given, choices, hint)}")
@@ -87,27 +88,25 @@ def ambiguous(kind: str, given: str, candidates: Iterable[str]) -> AmbiguousName
     >>> print(ambiguous("device", "A100", ["a100-sxm-40gb", "a100-sxm-80gb"]))
     ambiguous device 'A100'; say which one: a100-sxm-40gb, a100-sxm-80gb
     """
-    return AmbiguousNameError(
-        f"ambiguous {kind} {given!r}; say which one: {', '.join(candidates)}"
-    )
+    return AmbiguousNameError(f"ambiguous {kind} {given!r}; say which one: {', '.join(candidates)}")
 
 
 def bad_file(path: str | Path, problem: str, *, where: str = "") -> FileFormatError:
     """An error for an unusable file; `where` is the line or field, `problem` what was expected.
 
-    >>> print(bad_file("spec.toml", "expected a number, got 'fast'", where="memory.bandwidth_gb_per_s"))
-    spec.toml: memory.bandwidth_gb_per_s: expected a number, got 'fast'
+    >>> print(bad_file("spec.toml", "expected a number, got 'big'", where="memory.usable_bytes"))
+    spec.toml: memory.usable_bytes: expected a number, got 'big'
     """
     return FileFormatError(f"{path}: {where + ': ' if where else ''}{problem}")
 
 
 def suggestion(given: str, choices: list[str], hint: str = "") -> str:
-    """The tail of a message: `; did you mean ...?` and the choices, or `hint` when they are many."""
+    """The tail of a message: the nearest matches, then the choices when few, else `hint`."""
     by_folded = {choice.casefold(): choice for choice in choices}
-    near = get_close_matches(given.casefold(), by_folded, n=_SUGGESTIONS, cutoff=0.6)
-    text = f"; did you mean {' or '.join(repr(by_folded[name]) for name in near)}?" if near else ""
-    if choices and len(choices) <= _LIST_ALL_UP_TO:
-        return f"{text}{' ' if near else '; '}{'Choices' if near else 'choices'}: {', '.join(choices)}"
-    if hint:
-        return f"{text}{' ' if near else '; '}{hint}"
-    return text
+    near = [
+        by_folded[name] for name in get_close_matches(given.casefold(), by_folded, _SUGGESTIONS)
+    ]
+    did_you_mean = f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+    listing = f"choices: {', '.join(choices)}" if 0 < len(choices) <= _LIST_ALL_UP_TO else hint
+    tail = " ".join(part for part in (did_you_mean, listing) if part)
+    return f"; {tail}" if tail else ""
