@@ -148,6 +148,7 @@ def _all(work: Pass) -> Iterable[Operator]:
     for layer, count in counts.items():
         for operator in _layer(work, layer):
             yield operator.times(count)
+    yield _norms(work, architecture.head, blocks=1.0)
     yield from _matrices(work, architecture.head, rows=work.sequences)
     if work.sampled:
         yield _sampler(work)
@@ -156,7 +157,8 @@ def _all(work: Pass) -> Iterable[Operator]:
 def _layer(work: Pass, layer: Layer) -> Iterable[Operator]:
     dense = tuple(weight for weight in layer.weights if weight.use == "matmul")
     mixer = [weight for weight in dense if weight.part in _MIXER_PARTS]
-    yield _norms(work, layer)
+    blocks = 2.0 if layer.cores and ("+" in layer.kind or layer.experts) else 1.0
+    yield _norms(work, layer.weights, blocks)
     if layer.mixing_flops:
         yield _mixing(work, layer)
     yield from _matrices(work, mixer, rows=work.tokens)
@@ -362,11 +364,15 @@ def _embedding(work: Pass) -> Operator:
     return _elementwise(work, "embedding", 1.0, work.tokens * (2.0 * width))
 
 
-def _norms(work: Pass, layer: Layer) -> Operator:
-    """Residual add and norm before each block: read stream and update, write both back."""
-    blocks = 1.0 + (1.0 if layer.cores and ("+" in layer.kind or layer.experts) else 0.0)
+def _norms(work: Pass, weights: Iterable[Weight], blocks: float) -> Operator:
+    """Residual add and norm before each block: read stream and update, write both back.
+
+    The vectors of the layer (norms, sinks, gates) are read here too.
+    """
     width = work.architecture.hidden_size * work.architecture.hidden_copies
-    return _elementwise(work, "norm_residual", blocks, work.tokens * (4.0 * blocks * width))
+    norms = _elementwise(work, "norm_residual", blocks, work.tokens * (4.0 * blocks * width))
+    vectors = sum(weight.bytes for weight in weights if weight.use == "vector")
+    return replace(norms, weight_bytes=np.asarray(float(vectors)))
 
 
 def _mixing(work: Pass, layer: Layer) -> Operator:
