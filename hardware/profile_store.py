@@ -140,5 +140,3 @@ def _validate(document: dict[str, Any], path: Path) -> Profile:
         where = ".".join(str(part) for part in first["loc"])
         raise FileFormatError(f"profile {path}: {where}: {first['msg'].lower()}") from None
     return profile
-
-

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from roofcast.simulator.api import Setup, forecast, grid, setup
-    from roofcast.simulator.prediction import Forecast
     from roofcast.simulator.models import load
+    from roofcast.simulator.prediction import Forecast
     from roofcast.simulator.trajectory import Trajectory, decode
     from roofcast.simulator.workload import Parallelism
 

@@ -22,9 +22,9 @@ from roofcast.hardware.errors import InputError, UnknownSpecError
 from roofcast.hardware.profile import Profile, ideal
 from roofcast.hardware.transfer import transferred
 from roofcast.simulator.architecture import Architecture
-from roofcast.simulator.prediction import Forecast, forecast_pass
 from roofcast.simulator.models import load
 from roofcast.simulator.operators import Pass
+from roofcast.simulator.prediction import Forecast, forecast_pass
 from roofcast.simulator.quantization import requantise
 from roofcast.simulator.workload import Array, Parallelism, Workload
 

@@ -18,6 +18,7 @@ from roofcast.simulator.roofline import OperatorTime, Roofs, operator_time
 from roofcast.simulator.workload import Array
 
 if TYPE_CHECKING:
+    import pandas
     import xarray
 
 CAUSES = ("weights", "kv_cache", "activations", "compute", "interconnect", "overhead")
@@ -188,10 +189,16 @@ class Forecast:
         return outside
 
     def to_xarray(self) -> xarray.Dataset:
-        """The points as a labelled dataset; needs batch and context as plain lists or scalars."""
+        """The points as a labelled dataset, over batch and context where they form a grid."""
         from roofcast.simulator.tables import to_xarray
 
         return to_xarray(self)
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """The points as rows, with the columns of `roofcast predict`."""
+        from roofcast.simulator.tables import to_dataframe
+
+        return to_dataframe(self)
 
 
 def forecast_pass(work: Pass, device: Accelerator, profile: Profile) -> Forecast:
