@@ -260,11 +260,15 @@ class Config:
         return self.flag(name)
 
     def unread(self) -> tuple[str, ...]:
-        """Fields of the file that nothing asked for and that are not known to be harmless."""
+        """Fields of the file that may matter and that nothing asked for.
+
+        Left out: what is null, false or empty; what the family's own class knows, so that its
+        adapter has decided about it; what is known to be harmless.
+        """
         return tuple(
             name
             for name, value in self.fields.items()
-            if name not in self._read and value is not None and not is_harmless(name)
+            if value and name not in self._read | self._defaults.keys() and not is_harmless(name)
         )
 
     def ignore(self, *names: str) -> None:

@@ -92,12 +92,13 @@ def embeddings_and_head(
     table: str = "model.embed_tokens",
     final_norm: str = "model.norm",
     norm: parts.NormKind = "rms",
+    output: str = "lm_head",
     head_bias: bool = False,
 ) -> tuple[tuple[Weight, ...], tuple[Weight, ...]]:
     """The token table, and the final norm with the output matrix."""
     hidden, vocab = config.size("hidden_size"), config.size("vocab_size")
-    output = parts.head(vocab, hidden, tied=config.tied(), bias=head_bias)
-    return (parts.embedding(vocab, hidden, table),), parts.norm(final_norm, hidden, norm) + output
+    matrix = parts.head(vocab, hidden, tied=config.tied(), bias=head_bias, path=output)
+    return (parts.embedding(vocab, hidden, table),), parts.norm(final_norm, hidden, norm) + matrix
 
 
 def kv_heads(config: Config, heads: int) -> int:

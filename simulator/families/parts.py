@@ -261,6 +261,7 @@ class Moe:
     bias: bool = False
     router_bias: bool = False
     shared_width: int = 0
+    shared_bias: bool = False
     shared_gate: bool = False
     expert_hidden: int | None = None
     router: str = "mlp.gate"
@@ -278,6 +279,7 @@ class Moe:
                 self.hidden,
                 self.shared_width,
                 gated=self.gated,
+                bias=self.shared_bias,
                 prefix=self.shared,
                 names=self.names,
                 part="shared_experts",

@@ -57,3 +57,17 @@ def window(config: Config, field: str = "sliding_window") -> int | None:
     size = config.optional_size(field)
     longest = config.optional_size("max_position_embeddings")
     return None if size is None or (longest and size >= longest) else size
+
+
+def never_dense(config: Config) -> tuple[bool, ...]:
+    """Every layer has experts."""
+    return (False,) * config.layers
+
+
+def first_dense(config: Config) -> tuple[bool, ...]:
+    """`mlp_layer_types` where the file has it, else dense before `first_k_dense_replace`."""
+    listed_types = config.names("mlp_layer_types", config.layers, ("dense", "sparse"))
+    if listed_types is not None:
+        return tuple(kind == "dense" for kind in listed_types)
+    first = config.count("first_k_dense_replace")
+    return tuple(i < first for i in range(config.layers))

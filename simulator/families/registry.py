@@ -14,7 +14,7 @@ from roofcast.simulator.architecture import Architecture
 from roofcast.simulator.config import Config, class_defaults
 from roofcast.simulator.families.family import Family
 
-MODULES: Final = ("llama",)
+MODULES: Final = ("llama", "mistral", "qwen")
 
 # Where multimodal files keep their text model.
 NESTS: Final = ("text_config", "llm_config", "language_config", "thinker_config")

@@ -7,10 +7,11 @@ the switch's name; where it is a fact of the family, it holds the fact.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
-from roofcast.simulator.architecture import Architecture, Core, Experts, Layer, Numerics, Weight
+from roofcast.simulator.architecture import Architecture, Layer, Weight
 from roofcast.simulator.config import Config
 from roofcast.simulator.families import parts, patterns
 from roofcast.simulator.families.family import (
@@ -21,9 +22,41 @@ from roofcast.simulator.families.family import (
     kv_heads,
     layer,
 )
+from roofcast.simulator.families.mtp import Mtp, mtp_layers
+from roofcast.simulator.families.numerics import numerics_of
 
 Switch = str | bool
-LLAMA_NORMS: Final = ("input_layernorm", "post_attention_layernorm")
+LLAMA_NAMES: Final = parts.Names()
+
+
+def fixed(*paths: str) -> Callable[[Config], tuple[str, ...]]:
+    """The same paths whatever the file says."""
+    return lambda config: paths
+
+
+def nothing(config: Config) -> tuple[Weight, ...]:
+    """No weights."""
+    return ()
+
+
+def own_width(config: Config) -> int:
+    """The width of a plain MLP."""
+    return config.size("intermediate_size")
+
+
+def plain_head_dim(config: Config, heads: int) -> int:
+    """hidden / heads, whatever else the file says: its class has no head_dim."""
+    return head_dim(config, heads, field_name="")
+
+
+def no_shared(config: Config) -> int:
+    """No shared expert."""
+    return 0
+
+
+def shared_experts(config: Config) -> int:
+    """`n_shared_experts` experts of the routed experts' width, built as one MLP (DeepSeek, GLM)."""
+    return config.count("n_shared_experts") * config.size("moe_intermediate_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +68,11 @@ class MoeStyle:
     """
 
     width: str = "moe_intermediate_size"
-    dense: Callable[[Config], tuple[bool, ...]] = lambda config: (False,) * config.layers
+    dense: Callable[[Config], tuple[bool, ...]] = patterns.never_dense
     dense_width: str = "intermediate_size"
-    shared_width: Callable[[Config], int] = lambda config: 0
+    shared_width: Callable[[Config], int] = no_shared
+    shared_bias: Switch = False
     shared_gate: bool = False
-    gated: bool = True
     expert_bias: bool = False
     router_bias: Switch = False
     router: str = "mlp.gate"
@@ -50,7 +83,11 @@ class MoeStyle:
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How one family's decoder differs from Llama's."""
+    """How one family's decoder differs from Llama's.
+
+    `tables` adds embedding tables (positions), `extra` adds weights to every layer. `runs` says that
+    the Torch decoder can run the family.
+    """
 
     qkv_bias: Switch = False
     output_bias: Switch = False
@@ -61,19 +98,49 @@ class Style:
     qk_norm_switch: Switch = True
     sinks: str = ""
     norm: parts.NormKind = "rms"
-    norms: tuple[str, ...] = LLAMA_NORMS
+    norms: Callable[[Config], tuple[str, ...]] = fixed(
+        "input_layernorm", "post_attention_layernorm"
+    )
     final_norm: str = "model.norm"
     table: str = "model.embed_tokens"
-    names: parts.Names = parts.Names()
+    tables: Callable[[Config], tuple[Weight, ...]] = nothing
+    extra: Callable[[Config], tuple[Weight, ...]] = nothing
+    output: str = "lm_head"
+    names: parts.Names = LLAMA_NAMES
     mlp_prefix: str = "mlp"
     mlp_names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
-    mlp_width: Callable[[Config], int] = lambda config: config.size("intermediate_size")
+    mlp_width: Callable[[Config], int] = own_width
     head_dim: Callable[[Config, int], int] = head_dim
+    kv_heads: Callable[[Config, int], int] = kv_heads
     kinds: patterns.Rule = patterns.all_full
     window: Callable[[Config], int | None] = patterns.window
     moe: MoeStyle | None = None
-    numerics: bool = False
-    extra: Callable[[Config], tuple[Weight, ...]] = field(default=lambda config: ())
+    mtp: Mtp | None = None
+    runs: bool = False
+
+
+def build(style: Style) -> Callable[[Config], Architecture]:
+    """The builder of a family with this style."""
+    return partial(from_config, style)
+
+
+def from_config(style: Style, config: Config) -> Architecture:
+    """The architecture of a file of a family with this style."""
+    recipes = _recipes(style, config)
+    built = {recipe: _layer(style, config, *recipe) for recipe in dict.fromkeys(recipes)}
+    layers = tuple(built[recipe] for recipe in recipes)
+    tables, output = embeddings_and_head(
+        config,
+        table=style.table,
+        final_norm=style.final_norm,
+        norm=style.norm,
+        output=style.output,
+        head_bias=switch(config, style.head_bias),
+    )
+    mtp, experts = mtp_layers(config, style.mtp, layers[-1]) if style.mtp else ((), ())
+    numerics = numerics_of(config, style) if style.runs else None
+    tables += style.tables(config)
+    return architecture(config, Body(layers, tables, output, mtp, experts, numerics=numerics))
 
 
 def switch(config: Config, value: Switch) -> bool:
@@ -81,48 +148,14 @@ def switch(config: Config, value: Switch) -> bool:
     return config.flag(value) if isinstance(value, str) else value
 
 
-def build(style: Style) -> Callable[[Config], Architecture]:
-    """The builder of a family with this style."""
-
-    def from_config(config: Config) -> Architecture:
-        attention = attention_of(config, style)
-        window = style.window(config)
-        kinds_ = style.kinds(config)
-        blocks = [_feed_forward(config, style, dense) for dense in (True, False)]
-        dense = _dense_layers(config, style)
-        built: dict[tuple[str, bool], Layer] = {}
-        for key in dict.fromkeys(zip(kinds_, dense, strict=True)):
-            kind, is_dense = key
-            core = attention.core(
-                window=None if kind == patterns.FULL else window, chunked=kind == patterns.CHUNKED
-            )
-            built[key] = _layer(
-                config, style, kind, attention, core, blocks[0 if is_dense else 1]()
-            )
-        tables, output = embeddings_and_head(
-            config,
-            table=style.table,
-            final_norm=style.final_norm,
-            norm=style.norm,
-            head_bias=switch(config, style.head_bias),
-        )
-        layers = tuple(built[key] for key in zip(kinds_, dense, strict=True))
-        numerics = numerics_of(config, style) if style.numerics else None
-        return architecture(
-            config, Body(layers, tables + style.extra(config), output, numerics=numerics)
-        )
-
-    return from_config
-
-
-def attention_of(config: Config, style: Style) -> parts.Attention:
+def attention_of(style: Style, config: Config) -> parts.Attention:
     """The attention every layer of this file has."""
     heads = config.size("num_attention_heads")
     width = style.head_dim(config, heads)
     return parts.Attention(
         hidden=config.size("hidden_size"),
         query_heads=heads,
-        kv_heads=kv_heads(config, heads),
+        kv_heads=style.kv_heads(config, heads),
         key_dim=width,
         value_dim=width,
         qkv_bias=switch(config, style.qkv_bias),
@@ -133,11 +166,12 @@ def attention_of(config: Config, style: Style) -> parts.Attention:
     )
 
 
-def mlp_of(config: Config, style: Style, width: int) -> parts.Mlp:
-    """A plain MLP of this style."""
+def mlp_of(style: Style, config: Config) -> parts.Mlp:
+    """The plain MLP of this file."""
+    dense = style.moe and style.moe.dense_width
     return parts.Mlp(
         config.size("hidden_size"),
-        width,
+        config.size(dense) if dense else style.mlp_width(config),
         gated=style.gated,
         bias=switch(config, style.mlp_bias),
         prefix=style.mlp_prefix,
@@ -145,10 +179,9 @@ def mlp_of(config: Config, style: Style, width: int) -> parts.Mlp:
     )
 
 
-def moe_of(config: Config, style: MoeStyle) -> parts.Moe:
+def moe_of(style: MoeStyle, config: Config, top_k: int) -> parts.Moe:
     """The mixture-of-experts block of this file."""
     count = config.size("num_experts")
-    top_k = config.size("num_experts_per_tok")
     if top_k > count:
         raise config.error(
             "num_experts_per_tok", f"= {top_k} is more than the model's {count} experts"
@@ -158,10 +191,10 @@ def moe_of(config: Config, style: MoeStyle) -> parts.Moe:
         count,
         top_k,
         config.size(style.width),
-        gated=style.gated,
         bias=style.expert_bias,
         router_bias=switch(config, style.router_bias),
         shared_width=style.shared_width(config),
+        shared_bias=switch(config, style.shared_bias),
         shared_gate=style.shared_gate,
         router=style.router,
         experts=style.experts,
@@ -170,50 +203,37 @@ def moe_of(config: Config, style: MoeStyle) -> parts.Moe:
     )
 
 
-def numerics_of(config: Config, style: Style) -> Numerics:
-    """What a real run of this decoder needs beyond its shapes."""
-    rope = config.raw("rope_parameters", None) or config.raw("rope_scaling", None) or {}
-    if not isinstance(rope, dict):
-        raise config.error("rope_scaling", "must be an object")
-    theta = rope.get("rope_theta") or config.raw("rope_theta", None) or 10000.0
-    scaling = tuple((k, v) for k, v in rope.items() if k != "rope_theta")
-    return Numerics(
-        norm="rmsnorm" if style.norm == "rms" else "layernorm",
-        norm_eps=config.number("rms_norm_eps", 1e-6),
-        activation=config.text("hidden_act", "silu"),
-        gated_mlp=style.gated,
-        rope_theta=float(theta) if isinstance(theta, int | float) else 10000.0,
-        rope_scaling=scaling,
-        normalise_top_k=config.flag("norm_topk_prob", style.moe is not None),
-        qk_norm=style.qk_norm == "head",
+def _recipes(style: Style, config: Config) -> tuple[tuple[str, int], ...]:
+    """For each layer its attention's kind and the experts a token uses, 0 for a plain MLP."""
+    kinds = style.kinds(config)
+    if style.moe is None:
+        return tuple((kind, 0) for kind in kinds)
+    dense = style.moe.dense(config)
+    if all(dense):
+        return tuple((kind, 0) for kind in kinds)
+    top_k = config.per_layer("num_experts_per_tok", config.layers)
+    return tuple(
+        (kind, 0 if plain else k) for kind, plain, k in zip(kinds, dense, top_k, strict=True)
     )
 
 
-def _dense_layers(config: Config, style: Style) -> tuple[bool, ...]:
-    return style.moe.dense(config) if style.moe else (True,) * config.layers
-
-
-_Block = tuple[str, tuple[Weight, ...], Experts | None]
-
-
-def _feed_forward(config: Config, style: Style, dense: bool) -> Callable[[], _Block]:
-    """A thunk, so that the fields of a block that no layer has are never asked for."""
-
-    def make() -> _Block:
-        if not dense and style.moe:
-            moe = moe_of(config, style.moe)
-            return "moe", moe.weights(), moe.routed()
-        width = config.size(style.moe.dense_width) if style.moe else style.mlp_width(config)
-        return "dense", mlp_of(config, style, width).weights(), None
-
-    return make
-
-
-def _layer(
-    config: Config, style: Style, kind: str, attention: parts.Attention, core: Core, block: _Block
-) -> Layer:
-    name, weights, experts = block
-    normed = parts.norms(style.norms, config.size("hidden_size"), style.norm)
+def _layer(style: Style, config: Config, kind: str, top_k: int) -> Layer:
+    attention = attention_of(style, config)
+    core = attention.core(
+        window=None if kind == patterns.FULL else style.window(config),
+        chunked=kind == patterns.CHUNKED,
+    )
+    around = parts.norms(style.norms(config), config.size("hidden_size"), style.norm)
+    around += style.extra(config)
+    if not (style.moe and top_k):
+        mlp = mlp_of(style, config).weights()
+        return layer(f"{kind}+dense", attention.weights(), mlp, around, cores=(core,))
+    moe = moe_of(style.moe, config, top_k)
     return layer(
-        f"{kind}+{name}", attention.weights(), weights, normed, cores=(core,), experts=experts
+        f"{kind}+moe",
+        attention.weights(),
+        moe.weights(),
+        around,
+        cores=(core,),
+        experts=moe.routed(),
     )
