@@ -81,24 +81,17 @@ def _accelerator(document: Mapping[str, Any]) -> Accelerator:
         for table in _TABLES
         for key, value in document.get(table, {}).items()
     }
-    numbers = {
-        _NUMBERS[key][0]: _si(value, _NUMBERS[key][1])
-        for key, value in given.items()
-        if key in _NUMBERS
-    }
-    peaks = {
-        dtype: float(numbers.pop(f"peak_flops_per_s.{dtype}"))
-        for dtype in DTYPES
-        if f"peak_flops_per_s.{dtype}" in numbers
-    }
-    return Accelerator(
-        **{key: document[key] for key in _PLAIN if key in document},
-        **{key: tuple(document.get(key, ())) for key in _LISTS},
-        **numbers,
-        **{_TEXTS[key]: value for key, value in given.items() if key in _TEXTS},
-        peak_flops_per_s=peaks,
-        provenance=_provenance(document["provenance"], given),
-    )
+    values: dict[str, Any] = {key: document[key] for key in _PLAIN if key in document}
+    values |= {key: tuple(document.get(key, ())) for key in _LISTS}
+    values |= {_TEXTS[key]: value for key, value in given.items() if key in _TEXTS}
+    peaks: dict[str, float] = {}
+    for key, (attribute, factor) in _NUMBERS.items():
+        if key in given:
+            mapping, _, dtype = attribute.partition(".")
+            target = peaks if dtype else values
+            target[dtype or mapping] = _si(given[key], factor)
+    provenance = _provenance(document["provenance"], given)
+    return Accelerator(**values, peak_flops_per_s=peaks, provenance=provenance)
 
 
 def _si(value: float, factor: float) -> float:

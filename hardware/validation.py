@@ -62,8 +62,10 @@ def _first_fault(
         )
     if fault["type"] == "missing":
         return bad_file(path, "missing", where=where)
-    problem = fault["msg"][:1].lower() + fault["msg"][1:]
     given = fault["input"]
+    if fault["type"] == "model_type":
+        return bad_file(path, f"expected a table, got {given!r}", where=where)
+    problem = fault["msg"][:1].lower() + fault["msg"][1:]
     if fault["type"] == "value_error" or isinstance(given, dict):
         return bad_file(path, problem.removeprefix("value error, "), where=where)
     return bad_file(path, f"{problem}, got {given!r}", where=where)
@@ -71,18 +73,17 @@ def _first_fault(
 
 def _keys(model: type[BaseModel], table: list[int | str]) -> list[str]:
     """The keys allowed in the table that `table` leads to."""
+    found: type[BaseModel] | None = model
     for part in table:
-        item = model.model_fields.get(str(part))
-        nested = _model_in(item.annotation) if item else None
-        if nested is None:
-            return []
-        model = nested
-    return list(model.model_fields)
+        if isinstance(part, str):
+            item = found.model_fields.get(part) if found else None
+            found = _model_in(item.annotation) if item else None
+    return list(found.model_fields) if found else []
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:
     """The first model inside a type such as `Memory`, `Memory | None` or `list[Memory]`."""
     if hasattr(annotation, "model_fields"):
-        found: type[BaseModel] = annotation
-        return found
+        model: type[BaseModel] = annotation
+        return model
     return next((found for part in get_args(annotation) if (found := _model_in(part))), None)
