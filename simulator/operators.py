@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -33,6 +33,10 @@ Kind = Literal["gemm", "experts", "attention", "state", "elementwise", "collecti
 _ZERO = np.zeros(())
 
 
+def _zero() -> Array:
+    return _ZERO
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """What one rank does under one name in one pass. Bytes are HBM bytes; arrays broadcast.
@@ -47,14 +51,14 @@ class Operator:
     dtype: str
     format: str
     launches: float
-    flops: Array = _ZERO
-    weight_bytes: Array = _ZERO
-    kv_read_bytes: Array = _ZERO
-    kv_write_bytes: Array = _ZERO
-    activation_bytes: Array = _ZERO
-    rows: Array = _ZERO
-    vector_flops: Array = _ZERO
-    link_bytes: Array = _ZERO
+    flops: Array = field(default_factory=_zero)
+    weight_bytes: Array = field(default_factory=_zero)
+    kv_read_bytes: Array = field(default_factory=_zero)
+    kv_write_bytes: Array = field(default_factory=_zero)
+    activation_bytes: Array = field(default_factory=_zero)
+    rows: Array = field(default_factory=_zero)
+    vector_flops: Array = field(default_factory=_zero)
+    link_bytes: Array = field(default_factory=_zero)
     peers: int = 1
 
     @property

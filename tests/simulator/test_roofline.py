@@ -1,0 +1,101 @@
+"""Times of operators on a machine of round numbers: 1 TB/s, 100 TFLOP/s, 100 GB/s links."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from roofcast.hardware.errors import UnknownSpecError
+from roofcast.hardware.profile import Curve, Parameter, Profile, ideal
+from roofcast.simulator.operators import Operator
+from roofcast.simulator.roofline import Roofs, along, operator_time
+from tests.simulator.machines import DEVICE
+
+
+def profile(**values: float) -> Profile:
+    parameters = {
+        name.replace("__", "."): Parameter(value, "", "assumed") for name, value in values.items()
+    }
+    return Profile("test", "toy", "test", "by hand", parameters=parameters)
+
+
+def gemm(**fields: object) -> Operator:
+    base = Operator("qkv_proj", "gemm", "bf16", "bf16", 4.0, rows=np.array(1.0))
+    return replace(base, **fields)  # type: ignore[arg-type]
+
+
+def test_the_larger_roof_holds() -> None:
+    memory = operator_time(gemm(weight_bytes=np.array(1e9)), Roofs(DEVICE, ideal("toy")))
+    assert memory.total_s == pytest.approx(1e9 / 1e12)
+    both = gemm(weight_bytes=np.array(1e9), flops=np.array(1e12))
+    assert operator_time(both, Roofs(DEVICE, ideal("toy"))).total_s == pytest.approx(1e12 / 1e14)
+
+
+def test_efficiencies_and_fixed_costs_come_from_the_profile() -> None:
+    achieved = profile(gemm__bandwidth_efficiency=0.8, gemm__fixed_s=2e-6)
+    time = operator_time(gemm(weight_bytes=np.array(1e9)), Roofs(DEVICE, achieved))
+    assert time.total_s == pytest.approx(1e9 / (0.8 * 1e12) + 4 * 2e-6)
+    assert time.fixed_s == pytest.approx(8e-6)
+
+
+def test_a_format_of_its_own_overrides_the_kind() -> None:
+    achieved = profile(gemm__bandwidth_efficiency=0.8, gemm__bandwidth_efficiency__fp8=0.5)
+    fp8 = gemm(weight_bytes=np.array(1e9), format="fp8")
+    assert operator_time(fp8, Roofs(DEVICE, achieved)).total_s == pytest.approx(2e-3)
+
+
+def test_a_smooth_join_is_above_both_roofs_and_below_their_sum() -> None:
+    smooth = profile(gemm__exponent=4.0)
+    both = gemm(weight_bytes=np.array(1e9), flops=np.array(1e11))
+    total = float(operator_time(both, Roofs(DEVICE, smooth)).total_s)
+    assert total == pytest.approx(1e-3 * 2**0.25)
+
+
+def test_a_curve_multiplies_the_roof_not_the_fixed_part() -> None:
+    curved = replace(
+        profile(gemm__fixed_s=1e-6), curves={"gemm.rows": Curve("rows", (1.0, 16.0), (2.0, 1.0))}
+    )
+    ops = gemm(weight_bytes=np.array(1e9), rows=np.array([1.0, 4.0, 64.0]))
+    times = operator_time(ops, Roofs(DEVICE, curved)).total_s
+    assert times == pytest.approx([2e-3 + 4e-6, 1.5e-3 + 4e-6, 1e-3 + 4e-6])
+
+
+def test_a_collective_pays_latency_and_its_link() -> None:
+    reduce = Operator(
+        "all_reduce", "collective", "bf16", "bf16", 10.0, link_bytes=np.array(1e8), peers=4
+    )
+    slow = profile(collective__latency_s=5e-6, collective__bandwidth_efficiency=0.5)
+    assert operator_time(reduce, Roofs(DEVICE, slow)).total_s == pytest.approx(50e-6 + 2e-3)
+
+
+def test_ranks_beyond_the_scale_up_domain_are_refused() -> None:
+    reduce = Operator("all_reduce", "collective", "bf16", "bf16", 1.0, peers=16)
+    with pytest.raises(UnknownSpecError, match="16 ranks outgrow the 8"):
+        operator_time(reduce, Roofs(DEVICE, ideal("toy")))
+
+
+def test_a_dtype_the_device_lacks_computes_in_the_next_wider_one() -> None:
+    assert Roofs(DEVICE, ideal("toy")).peak("fp8") == ("bf16", 1e14)
+    with pytest.raises(UnknownSpecError, match="toy has no known peak for fp32"):
+        Roofs(DEVICE, ideal("toy")).peak("fp32")
+
+
+def test_what_the_datasheet_lacks_comes_from_the_measurement() -> None:
+    bare = replace(DEVICE, memory_bandwidth_bytes_per_s=None, peak_flops_per_s={})
+    measured = Profile(
+        "cpu",
+        "toy",
+        "torch",
+        "measured",
+        roofs={"memory_bandwidth_bytes_per_s": 2e10, "peak_flops_per_s.bf16": 1e12},
+    )
+    roofs = Roofs(bare, measured)
+    assert roofs.bandwidth_bytes_per_s == 2e10
+    assert roofs.peak("bf16") == ("bf16", 1e12)
+    with pytest.raises(UnknownSpecError, match="memory_bandwidth_bytes_per_s"):
+        _ = Roofs(bare, ideal("toy")).bandwidth_bytes_per_s
+
+
+def test_a_curve_passes_through_its_points() -> None:
+    curve = Curve("rows", (1.0, 4.0, 16.0), (1.0, 3.0, 2.0))
+    assert along(curve, np.array([1.0, 4.0, 16.0, 1000.0])).tolist() == [1.0, 3.0, 2.0, 2.0]
