@@ -6,7 +6,7 @@ GEMM. `pieces` says how far tensor parallelism can cut a tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,8 +18,10 @@ from roofcast.simulator.architecture import (
     Part,
     Weight,
 )
+from roofcast.simulator.config import Config
 
 NormKind = Literal["rms", "layer", "layer_no_bias", "none"]
+Tables = Callable[[Config], tuple[Weight, ...]]
 QkNorm = Literal["none", "head", "head_bias", "projection"]
 
 
@@ -56,9 +58,10 @@ class Names:
 class Attention:
     """Grouped-query attention of one layer.
 
-    `query_copies` 2 where the query projection also makes an output gate of the same size. `qk_norm`
-    is one vector for all heads (``head``) or one for the whole projection. `own_kv` False where keys and values come from an earlier layer; `value_is_key` where
-    there is no value projection.
+    `query_copies` 2 where the query projection also makes an output gate of the same size.
+    `qk_norm` is one vector for all heads (``head``) or one for the whole projection. `own_kv` False
+    where keys and values come from an earlier layer; `value_is_key` where there is no value
+    projection.
     """
 
     hidden: int
@@ -223,7 +226,8 @@ class Mlp:
 
     def weights(self) -> tuple[Weight, ...]:
         """Gate and up share one GEMM; down follows."""
-        gate, up, down = (f"{self.prefix}.{name}" for name in self.names)
+        at = f"{self.prefix}." if self.prefix else ""
+        gate, up, down = (at + name for name in self.names)
         widen = [gate, up] if self.gated else [up]
         return (
             *(

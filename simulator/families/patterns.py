@@ -13,6 +13,7 @@ CHUNKED: Final = "chunked_attention"
 KINDS: Final = (FULL, SLIDING, CHUNKED)
 
 Rule = Callable[[Config], tuple[str, ...]]
+DenseRule = Callable[[Config], tuple[bool, ...]]
 
 
 def all_full(config: Config) -> tuple[str, ...]:
@@ -50,6 +51,12 @@ def late_windows(config: Config) -> tuple[str, ...]:
     slides = config.flag("use_sliding_window") and window(config) is not None
     first = config.count("max_window_layers", config.layers)
     return tuple(SLIDING if slides and i >= first else FULL for i in range(config.layers))
+
+
+def windows_from(config: Config) -> tuple[str, ...]:
+    """Layers from `max_window_layers` on slide where the file has a window (dots)."""
+    first = config.count("max_window_layers", config.layers)
+    return tuple(SLIDING if window(config) and i >= first else FULL for i in range(config.layers))
 
 
 def window(config: Config, field: str = "sliding_window") -> int | None:

@@ -14,7 +14,20 @@ from roofcast.simulator.architecture import Architecture
 from roofcast.simulator.config import Config, class_defaults
 from roofcast.simulator.families.family import Family
 
-MODULES: Final = ("llama", "mistral", "qwen")
+MODULES: Final = (
+    "dbrx",
+    "deepseek",
+    "gpt",
+    "llama",
+    "llama4",
+    "minimax_m3",
+    "mistral",
+    "mixed_heads",
+    "moe",
+    "nemotron_nas",
+    "opt",
+    "qwen",
+)
 
 # Where multimodal files keep their text model.
 NESTS: Final = ("text_config", "llm_config", "language_config", "thinker_config")

@@ -34,6 +34,9 @@ def fixed(*paths: str) -> Callable[[Config], tuple[str, ...]]:
     return lambda config: paths
 
 
+LLAMA_NORMS: Final = fixed("input_layernorm", "post_attention_layernorm")
+
+
 def nothing(config: Config) -> tuple[Weight, ...]:
     """No weights."""
     return ()
@@ -98,9 +101,7 @@ class Style:
     qk_norm_switch: Switch = True
     sinks: str = ""
     norm: parts.NormKind = "rms"
-    norms: Callable[[Config], tuple[str, ...]] = fixed(
-        "input_layernorm", "post_attention_layernorm"
-    )
+    norms: Callable[[Config], tuple[str, ...]] = LLAMA_NORMS
     final_norm: str = "model.norm"
     table: str = "model.embed_tokens"
     tables: Callable[[Config], tuple[Weight, ...]] = nothing
@@ -137,10 +138,10 @@ def from_config(style: Style, config: Config) -> Architecture:
         output=style.output,
         head_bias=switch(config, style.head_bias),
     )
-    mtp, experts = mtp_layers(config, style.mtp, layers[-1]) if style.mtp else ((), ())
+    mtp = mtp_layers(config, style.mtp, layers[-1]) if style.mtp else ((), ())
     numerics = numerics_of(config, style) if style.runs else None
     tables += style.tables(config)
-    return architecture(config, Body(layers, tables, output, mtp, experts, numerics=numerics))
+    return architecture(config, Body(layers, tables, output, *mtp, numerics=numerics))
 
 
 def switch(config: Config, value: Switch) -> bool:
