@@ -7,11 +7,14 @@ Parameters, by operator kind (gemm, experts, attention, state, elementwise, coll
 
     <kind>.bandwidth_efficiency[.<format>]  fraction of the memory roof
     <kind>.compute_efficiency[.<dtype>]     fraction of the dense peak
-    <kind>.fixed_s                          seconds a kernel takes besides its roof
+    <kind>.fixed_s[.<format>]               seconds a kernel takes besides its roof
     <kind>.exponent                         p of (memory^p + compute^p)^(1/p); absent: the larger one
     host.step_s, host.layer_s, host.sequence_s   seconds a step, a layer, a sequence adds
     host.kernel_s                           seconds of dispatch a kernel: a step lasts at least so long
     collective.latency_s                    seconds a collective takes besides its bytes
+
+Each of the first three may carry an operator's name in place of the format or dtype
+(``elementwise.fixed_s.sampler``), which then counts for that operator alone.
 """
 
 from __future__ import annotations

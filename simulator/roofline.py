@@ -95,19 +95,21 @@ class OperatorTime:
 def operator_time(operator: Operator, roofs: Roofs) -> OperatorTime:
     """How long an operator takes, and each bound on it."""
     profile, kind = roofs.profile, operator.kind
-    fixed = operator.launches * profile.value(f"{kind}.fixed_s", 0.0, operator.format)
+    variants = (operator.name, operator.format)
+    fixed = operator.launches * profile.value(f"{kind}.fixed_s", 0.0, *variants)
     zero = np.zeros(())
     if kind == "collective":
         efficiency = profile.value("collective.bandwidth_efficiency", 1.0)
         link = operator.link_bytes / (efficiency * roofs.link_bytes_per_s(operator.peers))
         fixed = operator.launches * collective_latency(profile, operator.peers)
         return OperatorTime(zero, zero, link, np.asarray(fixed), link + fixed)
-    reach = profile.value(f"{kind}.bandwidth_efficiency", 1.0, operator.format)
+    reach = profile.value(f"{kind}.bandwidth_efficiency", 1.0, *variants)
     memory = operator.bytes / (reach * roofs.bandwidth_bytes_per_s)
     compute = zero
     if np.any(operator.flops):
         dtype, peak = roofs.peak(operator.dtype)
-        compute = operator.flops / (profile.value(f"{kind}.compute_efficiency", 1.0, dtype) * peak)
+        rate = profile.value(f"{kind}.compute_efficiency", 1.0, operator.name, dtype) * peak
+        compute = operator.flops / rate
     roof = _join(memory, compute, profile.value(f"{kind}.exponent", 0.0))
     curve = profile.curves.get(f"{kind}.rows.{operator.format}") or profile.curves.get(
         f"{kind}.rows"
