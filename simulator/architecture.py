@@ -253,7 +253,7 @@ class Architecture:
     def active_parameters(self) -> float:
         """Elements one token uses, embedding tables included: experts count top_k of count."""
         idle = sum(
-            layer.experts.parameters * (1 - layer.experts.active / layer.experts.count)
+            layer.experts.parameters // layer.experts.count * (layer.experts.count - layer.experts.active)
             for layer in self.layers
             if layer.experts
         )

@@ -34,7 +34,8 @@ def fixed(*paths: str) -> Callable[[Config], tuple[str, ...]]:
     return lambda config: paths
 
 
-LLAMA_NORMS: Final = fixed("input_layernorm", "post_attention_layernorm")
+LLAMA_NORMS: Final = ("input_layernorm", "post_attention_layernorm")
+BOTH_NORMS: Final = fixed(*LLAMA_NORMS)
 
 
 def nothing(config: Config) -> tuple[Weight, ...]:
@@ -101,7 +102,7 @@ class Style:
     qk_norm_switch: Switch = True
     sinks: str = ""
     norm: parts.NormKind = "rms"
-    norms: Callable[[Config], tuple[str, ...]] = LLAMA_NORMS
+    norms: Callable[[Config], tuple[str, ...]] = BOTH_NORMS
     final_norm: str = "model.norm"
     table: str = "model.embed_tokens"
     tables: Callable[[Config], tuple[Weight, ...]] = nothing
