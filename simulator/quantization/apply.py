@@ -1,0 +1,106 @@
+"""Giving the weights of an architecture the formats they are stored in."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from roofcast.simulator.architecture import Architecture, Experts, Layer, Weight
+from roofcast.simulator.formats import WeightFormat, find_format
+from roofcast.simulator.quantization.scheme import Quantization
+
+_Formats = dict[str, WeightFormat]
+
+
+def apply(architecture: Architecture, quantization: Quantization) -> Architecture:
+    """The architecture with every weight stored as the checkpoint stores it.
+
+    Layers are numbered as they stand; a module the config leaves alone keeps its format.
+    """
+    if quantization.default is None and not quantization.rules:
+        return replace(architecture, kv_dtype=quantization.kv_dtype or architecture.kv_dtype)
+
+    def stored(weight: Weight, prefix: str) -> Weight:
+        found = quantization.format_for(f"{prefix}{weight.path}", weight.use)
+        return weight if found is None else replace(weight, format=found)
+
+    def stack(experts: Experts, prefix: str) -> Experts:
+        weights = tuple(
+            replace(
+                stored(replace(weight, path=_expert_path(weight.path)), prefix), path=weight.path
+            )
+            for weight in experts.weights
+        )
+        return replace(experts, weights=weights)
+
+    def layer(index: int, given: Layer) -> Layer:
+        prefix = f"model.layers.{index}."
+        return replace(
+            given,
+            weights=tuple(stored(weight, prefix) for weight in given.weights),
+            experts=stack(given.experts, prefix) if given.experts else None,
+        )
+
+    count = len(architecture.layers)
+    return replace(
+        architecture,
+        layers=tuple(layer(i, given) for i, given in enumerate(architecture.layers)),
+        embeddings=tuple(stored(weight, "") for weight in architecture.embeddings),
+        head=tuple(stored(weight, "") for weight in architecture.head),
+        mtp=tuple(stored(weight, "") for weight in architecture.mtp),
+        mtp_experts=tuple(stack(e, f"model.layers.{count}.") for e in architecture.mtp_experts),
+        kv_dtype=quantization.kv_dtype or architecture.kv_dtype,
+        warnings=architecture.warnings + quantization.warnings,
+    )
+
+
+def _expert_path(path: str) -> str:
+    """The path of one expert's module, with a star for its number.
+
+    >>> _expert_path("mlp.experts.up_proj")
+    'mlp.experts.*.up_proj'
+    """
+    before, found, after = path.rpartition("experts.")
+    return path if not found or ".*." in path else f"{before}experts.*.{after}"
+
+
+# What a what-if in fewer bits leaves alone: quantising these costs accuracy and gains little, and no
+# published recipe of vLLM, llm-compressor or ModelOpt does it by default.
+_LEFT_ALONE: Final = ("lm_head", "embeddings", "router", "norms")
+
+
+def requantise(architecture: Architecture, weight_dtype: str) -> Architecture:
+    """What if: every matrix stored as `weight_dtype`, whatever the checkpoint says.
+
+    A plain float type (bf16, fp16, fp32) goes for every tensor. Any other leaves lm_head,
+    embeddings, routers, norms and vectors in the model's own dtype. Raises UnknownNameError for a
+    name `formats.find_format` does not know.
+    """
+    made = find_format(weight_dtype)
+    own = find_format(architecture.dtype)
+
+    def stored(weight: Weight) -> Weight:
+        if made.plain:
+            return replace(weight, format=made)
+        small = weight.use == "matmul" and weight.part not in _LEFT_ALONE
+        return replace(weight, format=made if small else own)
+
+    def stack(experts: Experts) -> Experts:
+        return replace(experts, weights=tuple(map(stored, experts.weights)))
+
+    seen: dict[Layer, Layer] = {}
+    for given in architecture.layers:
+        if given not in seen:
+            seen[given] = replace(
+                given,
+                weights=tuple(map(stored, given.weights)),
+                experts=stack(given.experts) if given.experts else None,
+            )
+    return replace(
+        architecture,
+        layers=tuple(seen[given] for given in architecture.layers),
+        embeddings=tuple(map(stored, architecture.embeddings)),
+        head=tuple(map(stored, architecture.head)),
+        mtp=tuple(map(stored, architecture.mtp)),
+        mtp_experts=tuple(map(stack, architecture.mtp_experts)),
+    )
