@@ -253,9 +253,9 @@ class Architecture:
     def active_parameters(self) -> float:
         """Elements one token uses, embedding tables included: experts count top_k of count."""
         idle = sum(
-            layer.experts.parameters // layer.experts.count * (layer.experts.count - layer.experts.active)
-            for layer in self.layers
-            if layer.experts
+            experts.parameters // experts.count * (experts.count - experts.active)
+            for experts in (layer.experts for layer in self.layers)
+            if experts
         )
         unused = sum(weight.parameters for weight in self.weights() if weight.use == "unused")
         return self.parameters - idle - unused

@@ -19,8 +19,10 @@ from roofcast.simulator.formats import element_bytes
 def entry_elements(core: Core) -> int:
     """Elements one cached token (or compressed group of tokens) takes in one layer.
 
-    >>> entry_elements(AttentionCore(64, 8, 128, 128)), entry_elements(LatentCore(128, 512, 64, 128, 128))
-    (2048, 576)
+    >>> entry_elements(AttentionCore(64, 8, 128, 128))
+    2048
+    >>> entry_elements(LatentCore(128, 512, 64, 128, 128))
+    576
     """
     if isinstance(core, StateCore):
         return 0
