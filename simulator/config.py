@@ -44,6 +44,7 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "num_nextn_predict_layers": ("num_mtp_layers", "mtp_num_hidden_layers"),
     "layer_types": ("layers_block_type",),
     "norm_topk_prob": ("moe_renormalize",),
+    "tie_word_embeddings": ("tie_embedding",),
     "hidden_act": ("hidden_activation", "activation_function", "mlp_hidden_act"),
     "rms_norm_eps": ("layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "norm_eps"),
     "dtype": ("torch_dtype",),
