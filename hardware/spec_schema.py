@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
 from roofcast.hardware.accelerator import Confidence, Kind
 
 Positive = Annotated[float, Field(gt=0)]
