@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from roofcast.hardware.accelerator import Accelerator
-from roofcast.simulator.architecture import Architecture, AttentionCore, LatentCore, StateCore
+from roofcast.simulator.architecture import AttentionCore, Core, StateCore
+from roofcast.simulator.cache import entries_kept, entry_elements
 from roofcast.simulator.formats import element_bytes
 from roofcast.simulator.operators import Pass, share
 from roofcast.simulator.workload import Array
@@ -71,35 +74,23 @@ def rank_weight_bytes(work: Pass) -> float:
 
 
 def rank_cache_bytes(work: Pass, context: Array) -> Array:
-    """KV cache and state of one sequence on one tensor rank, all layers, after `context` tokens."""
-    return _cache_bytes(work.architecture, context, work.kv_dtype, work.parallelism.tensor)
+    """KV cache and state of one sequence on one tensor rank, all layers, after `context` tokens.
 
-
-def _cache_bytes(architecture: Architecture, context: Array, kv_dtype: str, tensor: int) -> Array:
-    cell = element_bytes(kv_dtype)
+    A rank holds its share of the KV heads, at least one; latents and indexer keys are replicated.
+    """
+    cell = element_bytes(work.kv_dtype)
+    cores = Counter(core for layer in work.architecture.layers for core in layer.cores)
     total = np.zeros_like(context)
-    for layer in architecture.layers:
-        for core in layer.cores:
-            if isinstance(core, StateCore):
-                size = core.conv_elements * 2 + core.state_elements * core.state_element_bytes
-                total = total + size * share(core.pieces, tensor)
-                continue
-            index = core.indexer.key_dim if core.indexer else 0
-            if isinstance(core, LatentCore):
-                total = total + context * ((core.latent_dim + core.rope_dim + index) * cell)
-            else:
-                total = total + _entries(core, context) * (_entry(core, tensor) + index) * cell
+    for core, count in cores.items():
+        held = _on_rank(core, work.parallelism.tensor)
+        total = total + count * cell * entry_elements(held) * entries_kept(held, context)
+        if isinstance(core, StateCore):
+            size = core.conv_elements * cell + core.state_elements * core.state_element_bytes
+            total = total + count * size * share(core.pieces, work.parallelism.tensor)
     return total
 
 
-def _entries(core: AttentionCore, context: Array) -> Array:
-    if not core.stores:
-        return np.zeros_like(context)
-    if core.window is not None:
-        return np.minimum(context, core.window)
-    return np.floor(context / core.compression)
-
-
-def _entry(core: AttentionCore, tensor: int) -> float:
-    heads = core.kv_heads * share(core.kv_heads, tensor)
-    return heads * (core.key_dim + (0 if core.value_is_key else core.value_dim))
+def _on_rank(core: Core, tensor: int) -> Core:
+    if not isinstance(core, AttentionCore):
+        return core
+    return replace(core, kv_heads=math.ceil(core.kv_heads / tensor))
