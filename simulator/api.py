@@ -69,6 +69,7 @@ class Setup:
             self.kv_dtype,
             self.activation_dtype,
             self.skew,
+            engine=self.profile.engine,
         )
 
     def check_context(self, longest: float) -> None:

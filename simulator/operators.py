@@ -25,7 +25,8 @@ from roofcast.simulator.architecture import (
     StateCore,
     Weight,
 )
-from roofcast.simulator.formats import element_bytes
+from roofcast.simulator.engines import Engine, find_engine
+from roofcast.simulator.formats import WeightFormat, element_bytes
 from roofcast.simulator.routing import distinct_experts
 from roofcast.simulator.workload import Array, Parallelism, Workload
 
@@ -100,7 +101,8 @@ class Pass:
     """One forward pass to cost: the model, the work, and how both are laid out.
 
     `kv_dtype` and `activation_dtype` name element types (see formats). `skew` is the Zipf exponent of
-    expert popularity, 0 for uniform routing. `sampled` False leaves out the sampler.
+    expert popularity, 0 for uniform routing. `sampled` False leaves out the sampler. `engine` names
+    whose kernel counts apply (see engines.toml).
     """
 
     architecture: Architecture
@@ -110,6 +112,12 @@ class Pass:
     activation_dtype: str = "bf16"
     skew: float = 0.0
     sampled: bool = True
+    engine: str = "ideal"
+
+    @property
+    def kernels(self) -> Engine:
+        """Kernel counts of the engine."""
+        return find_engine(self.engine)
 
     @property
     def microbatches(self) -> Array:
@@ -204,12 +212,19 @@ def _matrices(work: Pass, weights: Iterable[Weight], rows: Array) -> Iterable[Op
             kind="gemm",
             dtype=group[0].format.compute,
             format=group[0].format.name,
-            launches=1.0,
+            launches=1.0 + _quantise(work, group[0].format),
             flops=2.0 * rows * matrix,
             weight_bytes=np.asarray(float(held)),
             activation_bytes=rows * ((inputs + outputs) * element),
             rows=rows,
         )
+
+
+def _quantise(work: Pass, stored: WeightFormat) -> float:
+    """Kernels that scale the input of a matrix before its product."""
+    if stored.activations == "dynamic":
+        return work.kernels.quantise_dynamic
+    return work.kernels.quantise_static if stored.activations == "static" else 0.0
 
 
 def share(pieces: int, ranks: int) -> float:
@@ -240,12 +255,13 @@ def _attention(work: Pass, core: AttentionCore) -> Operator:
     seen = spans.pairs(core, context, new)
     read = spans.entries_read(core, context, new)
     written = new / core.compression if core.stores else _ZERO
+    kernels = work.kernels.attention + work.kernels.rope
     return Operator(
         name="attention" if core.window is None else "window_attention",
         kind="attention",
         dtype=work.activation_dtype,
         format=work.kv_dtype,
-        launches=1.0,
+        launches=kernels + (work.kernels.append if core.stores else 0.0),
         flops=work.sequences * seen * (2.0 * query_heads * (core.key_dim + core.value_dim)),
         kv_read_bytes=work.sequences * read * entry,
         kv_write_bytes=work.sequences * written * entry,
@@ -269,7 +285,7 @@ def _latent(work: Pass, core: LatentCore) -> Operator:
         kind="attention",
         dtype=work.activation_dtype,
         format=work.kv_dtype,
-        launches=1.0,
+        launches=work.kernels.attention + work.kernels.rope + work.kernels.append,
         flops=work.sequences * spans.pairs(core, context, new) * (2.0 * heads * width),
         kv_read_bytes=work.sequences * read * entry,
         kv_write_bytes=work.sequences * new * entry,
@@ -311,7 +327,7 @@ def _state(work: Pass, core: StateCore) -> Operator:
         kind="state",
         dtype=work.activation_dtype,
         format="state",
-        launches=1.0,
+        launches=work.kernels.state,
         flops=work.tokens * (core.flops * part),
         vector_flops=work.tokens * (core.vector_flops * part),
         kv_read_bytes=work.sequences * size,
@@ -336,13 +352,14 @@ def _experts(work: Pass, experts: Experts) -> Iterable[Operator]:
         matrix = sum(w.rows * w.columns * s for w, s in zip(group, shares, strict=True))
         outputs = sum(w.rows * s for w, s in zip(group, shares, strict=True))
         held = sum(w.bytes * s for w, s in zip(group, shares, strict=True))
+        around = work.kernels.combine if name == "experts_down" else work.kernels.route
         inputs = max(w.columns for w in group) * (1.0 if name != "experts_down" else max(shares))
         yield Operator(
             name=name,
             kind="experts",
             dtype=group[0].format.compute,
             format=group[0].format.name,
-            launches=1.0,
+            launches=1.0 + around + _quantise(work, group[0].format),
             flops=2.0 * routed * matrix,
             weight_bytes=touched * held,
             activation_bytes=routed * ((inputs + outputs) * element),
@@ -374,9 +391,14 @@ def _norms(work: Pass, weights: Iterable[Weight], blocks: float) -> Operator:
     The vectors of the layer (norms, sinks, gates) are read here too.
     """
     width = work.architecture.hidden_size * work.architecture.hidden_copies
-    norms = _elementwise(work, "norm_residual", blocks, work.tokens * (4.0 * blocks * width))
-    vectors = sum(weight.bytes for weight in weights if weight.use == "vector")
-    return replace(norms, weight_bytes=np.asarray(float(vectors)))
+    kernels = work.kernels
+    own = 0.0 if kernels.norm_fused and work.parallelism.tensor > 1 else kernels.norm
+    vectors = [weight for weight in weights if weight.use == "vector"]
+    qk_norm = kernels.qk_norm if any("q_norm" in weight.path for weight in vectors) else 0.0
+    launches = blocks * own + qk_norm
+    norms = _elementwise(work, "norm_residual", launches, work.tokens * (4.0 * blocks * width))
+    held = sum(weight.bytes for weight in vectors)
+    return replace(norms, weight_bytes=np.asarray(float(held)))
 
 
 def _mixing(work: Pass, layer: Layer) -> Operator:
@@ -396,7 +418,7 @@ def _activation(work: Pass, layer: Layer) -> Operator:
     if layer.experts:
         expert = sum(w.rows for w in layer.experts.weights if not w.op.endswith("down"))
         width += expert * layer.experts.active / (tensor * work.parallelism.data)
-    return _elementwise(work, "activation", 1.0, work.tokens * (1.5 * width))
+    return _elementwise(work, "activation", work.kernels.activation, work.tokens * (1.5 * width))
 
 
 def _sampler(work: Pass) -> Operator:
