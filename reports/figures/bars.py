@@ -1,0 +1,101 @@
+"""Where a step's time goes: one bar a step, split by cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from roofcast.reports import units
+from roofcast.reports.figure_data import Bar
+from roofcast.reports.figures import style
+from roofcast.reports.figures.geometry import pixels_per_point
+from roofcast.reports.figures.labels import text_size
+
+_HEIGHT = 0.62
+_LEAST_NAMED = 0.004
+Segment = tuple[str, float, float]
+
+
+def draw(axes: Axes, bars: Sequence[Bar]) -> None:
+    """Horizontal bars from top to bottom, each with its total; causes are named above the first."""
+    longest = max(sum(bar.seconds.values()) for bar in bars) * 1e3
+    axes.set_xlim(0, longest * 1.14)
+    axes.set_ylim(len(bars) - 0.45, -0.95)
+    axes.grid(visible=False, axis="y")
+    axes.spines["left"].set_visible(False)
+    axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
+    axes.tick_params(axis="y", length=0)
+    axes.xaxis.set_major_locator(MaxNLocator(6))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.set_xlabel("step time (ms)")
+    for row, bar in enumerate(bars):
+        _bar(axes, row, bar)
+    _key(axes, _used(bars))
+
+
+def _used(bars: Sequence[Bar]) -> list[str]:
+    """Causes that are at least a sliver of some bar."""
+    return [
+        cause
+        for cause in style.CAUSES
+        if any(bar.seconds.get(cause, 0) > _LEAST_NAMED * sum(bar.seconds.values()) for bar in bars)
+    ]
+
+
+def _bar(axes: Axes, row: int, bar: Bar) -> None:
+    start = 0.0
+    total = sum(bar.seconds.values())
+    for cause, mark in style.CAUSES.items():
+        width = bar.seconds.get(cause, 0.0) * 1e3
+        if width <= 0:
+            continue
+        axes.barh(
+            row,
+            width,
+            _HEIGHT,
+            start,
+            color=mark.colour,
+            edgecolor="white",
+            linewidth=0.5,
+            hatch=mark.hatch,
+        )
+        _share(axes, row, start, width, width / (total * 1e3))
+        start += width
+    axes.text(start, row, f"  {units.seconds(total)}", va="center", ha="left", fontsize=8)
+
+
+def _share(axes: Axes, row: int, start: float, width: float, share: float) -> None:
+    """The share of the step inside its segment, where it fits."""
+    text = units.percent(share)
+    point = pixels_per_point(axes)
+    left, right = axes.transData.transform([(start, row), (start + width, row)])[:, 0]
+    if text_size(axes, text, 7.0)[0] + 8 * point > right - left:
+        return
+    plate = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+    axes.text(start + width / 2, row, text, ha="center", va="center", fontsize=7, bbox=plate)
+
+
+def _key(axes: Axes, causes: Sequence[str]) -> None:
+    """Swatches with their words in a row above the first bar."""
+    point = pixels_per_point(axes)
+    frame = axes.get_window_extent()
+    x = 0.0
+    for cause in causes:
+        mark = style.CAUSES[cause]
+        swatch = axes.barh(
+            -0.72,
+            9 * point / frame.width,
+            0.24,
+            x / frame.width,
+            color=mark.colour,
+            hatch=mark.hatch,
+            edgecolor="white",
+            linewidth=0.5,
+            transform=axes.get_yaxis_transform(),
+        )
+        swatch[0].set_clip_on(False)
+        at = (x + 12 * point) / frame.width
+        axes.text(at, -0.72, mark.word, transform=axes.get_yaxis_transform(), va="center", size=8)
+        x += 12 * point + text_size(axes, mark.word, 8.0)[0] + 12 * point

@@ -1,0 +1,104 @@
+"""The visual language: colours, markers, line styles, number formats on axes.
+
+Colours are those of Okabe and Ito ("Color Universal Design", 2008), told apart by people with any
+common colour vision; every meaning also has a marker, a hatch or a line style, so that a figure
+reads in grey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.style as mpl_style
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+
+from roofcast.reports import units
+
+INK = "#222222"
+QUIET = "#6b6b6b"
+FAINT = "#b5b5b5"
+BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
+SKY, AMBER, PURPLE = "#56b4e9", "#e69f00", "#cc79a7"
+
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY, INK)
+"""Colours of curves that mean nothing in themselves, in order."""
+
+SERIES_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How a meaning is drawn: its word, a colour, and what tells it apart in grey."""
+
+    word: str
+    colour: str
+    marker: str = "o"
+    hatch: str = ""
+
+
+KINDS = {
+    "gemm": Mark("matrix products", BLUE, "o"),
+    "experts": Mark("experts", GREEN, "s"),
+    "attention": Mark("attention", ORANGE, "^"),
+    "state": Mark("recurrent state", PURPLE, "D"),
+    "elementwise": Mark("element-wise", AMBER, "v"),
+    "collective": Mark("collectives", SKY, "P"),
+}
+"""Operator kinds, as in `simulator.operators`."""
+
+CAUSES = {
+    "weights": Mark("weights", BLUE),
+    "kv_cache": Mark("KV cache", ORANGE, hatch="////"),
+    "activations": Mark("activations", AMBER, hatch=".."),
+    "compute": Mark("compute", GREEN, hatch="xx"),
+    "interconnect": Mark("interconnect", SKY, hatch="\\\\\\\\"),
+    "overhead": Mark("launch and host", FAINT, hatch=""),
+}
+"""Causes of a step's time, as in `Forecast.causes`."""
+
+
+@contextmanager
+def applied() -> Iterator[None]:
+    """Figures made and saved inside look like the project's, whatever the user's settings are."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl_style.use(Path(__file__).with_name("roofcast.mplstyle"))
+        yield
+
+
+def unit_ticks(axis: Axis, unit: str) -> None:
+    """Decade ticks of a logarithmic axis, written with prefixes: 10 GFLOP/s, 1 TFLOP/s."""
+    axis.set_major_locator(LogLocator(10.0))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: units.tidy(value, unit).strip()))
+    axis.set_minor_locator(NullLocator())
+
+
+def number_ticks(axis: Axis, low: float, high: float) -> None:
+    """Ticks of a logarithmic axis at 1, 10, 100 or, over few decades, at 1, 2, 5 as well."""
+    few = high / low < 500
+    axis.set_major_locator(LogLocator(10.0, subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: units.significant(value, 1)))
+    axis.set_minor_locator(NullLocator())
+
+
+def power_ticks(axis: Axis, values: Sequence[float], spelled: bool = False) -> None:
+    """Ticks at given values (batches, contexts), thinned to at most ten; `spelled` writes 8k."""
+    thinned = list(values)
+    while len(thinned) > 10:
+        thinned = thinned[::2]
+    axis.set_major_locator(FixedLocator(thinned))
+    write = units.tokens if spelled else (lambda value: f"{value:,.0f}")
+    axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
+    axis.set_minor_locator(NullLocator())
+
+
+def name_y_axis(axes: Axes, text: str) -> None:
+    """The name of the y axis, upright above it, where it reads without turning the head."""
+    axes.set_ylabel(text, rotation=0, ha="left", va="bottom")
+    axes.yaxis.set_label_coords(0.0, 1.01)
