@@ -20,7 +20,6 @@ from roofcast.hardware.catalog import find
 from roofcast.hardware.detect import attached
 from roofcast.hardware.errors import InputError, UnknownSpecError
 from roofcast.hardware.profile import Profile, ideal
-from roofcast.hardware.transfer import transferred
 from roofcast.simulator.architecture import Architecture
 from roofcast.simulator.models import load
 from roofcast.simulator.operators import Pass
@@ -50,18 +49,19 @@ class Setup:
     def decode(self, batch: ArrayLike, context: ArrayLike, new: ArrayLike = 1) -> Forecast:
         """Forecast of one decode step; InputError beyond the model's context limit."""
         self.check_context(float(np.max(context, initial=0)) + float(np.max(new)))
-        return forecast_pass(self._pass(Workload.decode(batch, context, new)), *self._where)
+        return forecast_pass(self.costed(Workload.decode(batch, context, new)), *self._where)
 
     def prefill(self, batch: ArrayLike, prompt: ArrayLike, cached: ArrayLike = 0) -> Forecast:
         """Forecast of a prompt read in one pass, `cached` tokens of it already in the cache."""
         self.check_context(float(np.max(prompt)))
-        return forecast_pass(self._pass(Workload.prefill(batch, prompt, cached)), *self._where)
+        return forecast_pass(self.costed(Workload.prefill(batch, prompt, cached)), *self._where)
 
     @property
     def _where(self) -> tuple[Accelerator, Profile]:
         return self.device, self.profile
 
-    def _pass(self, workload: Workload) -> Pass:
+    def costed(self, workload: Workload) -> Pass:
+        """Any mix of tokens under this setup, ready to be costed."""
         return Pass(
             self.architecture,
             workload,
@@ -160,6 +160,8 @@ def find_profile(
             f"{device.id} has no known memory bandwidth and was never measured: "
             "run `roofcast calibrate` on it, or give --profile"
         )
+    from roofcast.hardware.transfer import transferred
+
     return transferred(device, engine)
 
 

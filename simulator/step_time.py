@@ -1,0 +1,125 @@
+"""Step times of mixed batches, tabulated from forecasts for simulators that ask a million times.
+
+A step of continuous batching decodes some sequences and reads a chunk of other prompts. Its weights
+are read once for all tokens together; attention adds up per sequence:
+
+    t = body(decoding + chunk) + head(sampled) + decode_attention(decoding, context) + chunk_attention
+
+Each part is evaluated on a grid by the same operators and roofs as any forecast and interpolated:
+linearly in tokens, bilinearly in sequences and context, in which attention over a cache is linear.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from roofcast.simulator.api import Setup
+from roofcast.simulator.operators import Operator, operators
+from roofcast.simulator.roofline import Roofs, operator_time
+from roofcast.simulator.workload import Array, Workload
+
+_PER_SEQUENCE = ("lm_head", "sampler")
+
+
+@dataclass(frozen=True, slots=True)
+class Surface:
+    """A function of two variables on a grid, bilinear between its nodes, extended beyond them."""
+
+    rows: tuple[float, ...]
+    columns: tuple[float, ...]
+    values: tuple[tuple[float, ...], ...]
+
+    def __call__(self, row: float, column: float) -> float:
+        """The value at (row, column)."""
+        i = min(max(bisect_right(self.rows, row) - 1, 0), len(self.rows) - 2)
+        j = min(max(bisect_right(self.columns, column) - 1, 0), len(self.columns) - 2)
+        u = (row - self.rows[i]) / (self.rows[i + 1] - self.rows[i])
+        v = (column - self.columns[j]) / (self.columns[j + 1] - self.columns[j])
+        low, high = self.values[i], self.values[i + 1]
+        left = low[j] + u * (high[j] - low[j])
+        right = low[j + 1] + u * (high[j + 1] - low[j + 1])
+        return left + v * (right - left)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Seconds of a step, by the tokens, sequences and contexts in it. Build with `tabulate`."""
+
+    body_s: tuple[float, ...]
+    head_s: tuple[float, ...]
+    decode: Surface
+    chunk: Surface
+    step_s: float
+
+    def __call__(
+        self, decoding: int, mean_context: float, chunks: Sequence[tuple[int, int]] = ()
+    ) -> float:
+        """Seconds of a step: sequences decoding, and prompt chunks as (tokens cached, tokens read)."""
+        read = 0
+        total = self.step_s
+        for cached, new in chunks:
+            read += new
+            total += self.chunk(cached, new) * new
+        if decoding:
+            total += self.decode(decoding, mean_context)
+        return total + self.body_s[decoding + read] + self.head_s[decoding + len(chunks)]
+
+
+def tabulate(where: Setup, max_tokens: int, max_sequences: int, max_context: int) -> StepTimes:
+    """Tables for steps of up to `max_tokens` tokens and `max_sequences` sequences."""
+    profile = where.profile
+    layers = len(where.architecture.layers)
+    tokens = _grid(1, max_tokens + max_sequences)
+    body = _time(
+        where, Workload.decode(tokens, 0), lambda op: not _is_core(op) and not _is_head(op)
+    )
+    sequences = _grid(1, max_sequences + 1)
+    head = _time(where, Workload.decode(sequences, 0), _is_head)
+    head = head + sequences * profile.value("host.sequence_s", 0.0)
+    contexts = _grid(1, max_context)
+    decode = _time(where, Workload.decode(sequences[:, None], contexts[None, :]), _is_core)
+    cached, chunks = np.concatenate(([0.0], contexts)), _grid(1, max_tokens)
+    chunk = _time(where, Workload(np.array(1.0), cached[:, None], chunks[None, :]), _is_core)
+    return StepTimes(
+        body_s=(0.0, *_every(tokens, body)),
+        head_s=(0.0, *_every(sequences, head)),
+        decode=_surface(sequences, contexts, decode),
+        chunk=_surface(cached, chunks, chunk / chunks),
+        step_s=profile.value("host.step_s", 0.0) + layers * profile.value("host.layer_s", 0.0),
+    )
+
+
+def _is_core(operator: Operator) -> bool:
+    return operator.kind in ("attention", "state")
+
+
+def _is_head(operator: Operator) -> bool:
+    return operator.name in _PER_SEQUENCE
+
+
+def _time(where: Setup, workload: Workload, wanted: Callable[[Operator], bool]) -> Array:
+    """Seconds of the wanted operators over the points of a workload."""
+    roofs = Roofs(where.device, where.profile)
+    parts = [op for op in operators(where.costed(workload)) if wanted(op)]
+    total = sum((operator_time(op, roofs).total_s for op in parts), np.zeros(()))
+    return np.array(np.broadcast_to(total, workload.shape))
+
+
+def _grid(low: int, high: int) -> Array:
+    """Whole numbers from low to high, every one at first, then a twelfth apart."""
+    if high <= low:
+        return np.array([low, low + 1.0])
+    return np.unique(np.round(np.geomspace(low, high, 2 + round(12 * np.log2(high / low)))))
+
+
+def _every(points: Array, values: Array) -> list[float]:
+    return [float(v) for v in np.interp(np.arange(1, points[-1] + 1), points, values)]
+
+
+def _surface(rows: Array, columns: Array, values: Array) -> Surface:
+    nested = tuple(tuple(float(v) for v in row) for row in values)
+    return Surface(tuple(rows.tolist()), tuple(columns.tolist()), nested)
