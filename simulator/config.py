@@ -100,7 +100,8 @@ class Config:
     """One text model's fields, typed, with the defaults of its class underneath.
 
     `outer` is the whole file where the text model is nested in it, else empty. `core_defaults` says
-    that published files of this family leave core sizes to the class.
+    that published files of this family leave core sizes to the class. `spellings` are names that mean
+    a field in this family only.
     """
 
     def __init__(
@@ -111,23 +112,26 @@ class Config:
         source: str,
         outer: Mapping[str, object] | None = None,
         core_defaults: bool = False,
+        spellings: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
+        """Take the file's fields; nothing is read or checked before it is asked for."""
         self.fields = fields
         self.outer = outer or {}
         self.source = source
         self._defaults = defaults
         self._core_defaults = core_defaults or bool(outer)
+        self._own_spellings = spellings or {}
         self._read: set[str] = {"model_type", "architectures", "text_config"}
 
     # ---- looking a field up -------------------------------------------------------------------
 
     def has(self, name: str) -> bool:
         """Whether the file itself has the field, null or not, under any of its spellings."""
-        return any(spelling in self.fields for spelling in _spellings(name))
+        return any(spelling in self.fields for spelling in self._spellings(name))
 
     def raw(self, name: str, default: object = _MISSING) -> object:
         """The file's value, else the class default, else `default`, else an error."""
-        found = [s for s in _spellings(name) if s in self.fields]
+        found = [s for s in self._spellings(name) if s in self.fields]
         self._read.update(found)
         values = [self.fields[spelling] for spelling in found]
         known = [value for value in values if value is not None]
@@ -139,7 +143,7 @@ class Config:
         if values:
             return None
         if name not in CORE or self._core_defaults:
-            for spelling in _spellings(name):
+            for spelling in self._spellings(name):
                 if spelling in self._defaults:
                     return self._defaults[spelling]
         if default is _MISSING:
@@ -276,6 +280,9 @@ class Config:
         """Mark fields as understood although this family does not build anything from them."""
         self._read.update(names)
 
+    def _spellings(self, name: str) -> tuple[str, ...]:
+        return (name, *SPELLINGS.get(name, ()), *self._own_spellings.get(name, ()))
+
     def _whole(self, name: str, value: object, least: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             wanted = "a positive whole number" if least else "a whole number"
@@ -283,10 +290,6 @@ class Config:
         if not least <= value <= MAX_SIZE:
             raise self.error(name, f"must be between {least} and {MAX_SIZE}, not {_show(value)}")
         return value
-
-
-def _spellings(name: str) -> tuple[str, ...]:
-    return (name, *SPELLINGS.get(name, ()))
 
 
 def _kind(value: object) -> str:

@@ -17,10 +17,13 @@ from roofcast.simulator.families.family import (
     layer,
 )
 from roofcast.simulator.families.mtp import Mtp, mtp_layers
-from roofcast.simulator.families.style import MoeStyle, mlp_of, moe_of, shared_experts
-from roofcast.simulator.families.style import Style as _Style
+from roofcast.simulator.families.style import MoeStyle, Style, mlp_of, moe_of, shared_experts
 
 OWN, SHARED, NONE = "full", "shared", "none"
+
+
+PLAIN: Final = Style()
+SHARED_MOE: Final = MoeStyle(shared_width=shared_experts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +33,22 @@ class MlaStyle:
     sparse: bool = False
     mtp: Mtp | None = None
     dense: patterns.DenseRule = patterns.first_dense
+    mlp: Style = PLAIN
+    moe: MoeStyle = SHARED_MOE
 
 
 def latent_of(config: Config) -> parts.Latent:
     """The latent attention of a file. `head_dim` and the KV heads of these files are noise."""
     config.ignore("head_dim", "qk_head_dim", "num_key_value_heads")
+    heads = config.size("num_attention_heads")
     return parts.Latent(
         hidden=config.size("hidden_size"),
-        heads=config.size("num_attention_heads"),
+        heads=heads,
         query_rank=config.optional_size("q_lora_rank"),
         latent=config.size("kv_lora_rank"),
         rope=config.size("qk_rope_head_dim"),
         nope=config.size("qk_nope_head_dim"),
-        value=config.size("v_head_dim"),
+        value=config.optional_size("v_head_dim") or config.size("hidden_size") // heads,
         bias=config.flag("attention_bias"),
     )
 
@@ -81,16 +87,18 @@ def from_config(style: MlaStyle, config: Config) -> Architecture:
     dense = style.dense(config)
     indexers = indexer_types(config) if style.sparse else (NONE,) * config.layers
     recipes = tuple(zip(dense, indexers, strict=True))
-    built = {recipe: _layer(config, *recipe) for recipe in dict.fromkeys(recipes)}
+    built = {recipe: _layer(style, config, *recipe) for recipe in dict.fromkeys(recipes)}
     layers = tuple(built[recipe] for recipe in recipes)
     tables, output = embeddings_and_head(config)
     mtp: tuple[tuple[Weight, ...], tuple[Experts, ...]] = ((), ())
     if style.mtp and config.count(style.mtp.field):
-        mtp = mtp_layers(config, style.mtp, _layer(config, False, OWN if style.sparse else NONE))
+        mtp = mtp_layers(
+            config, style.mtp, _layer(style, config, False, OWN if style.sparse else NONE)
+        )
     return architecture(config, Body(layers, tables, output, *mtp))
 
 
-def _layer(config: Config, dense: bool, indexer: str) -> Layer:
+def _layer(style: MlaStyle, config: Config, dense: bool, indexer: str) -> Layer:
     latent = latent_of(config)
     weights = latent.weights()
     scorer: Indexer | None = None
@@ -103,9 +111,9 @@ def _layer(config: Config, dense: bool, indexer: str) -> Layer:
     around = parts.norms(("input_layernorm", "post_attention_layernorm"), latent.hidden)
     kind = "latent_attention" if indexer == NONE else "sparse_latent_attention"
     if dense:
-        mlp = mlp_of(_PLAIN, config).weights()
+        mlp = mlp_of(style.mlp, config).weights()
         return layer(f"{kind}+dense", weights, mlp, around, cores=(core,))
-    moe = moe_of(_MOE, config, config.size("num_experts_per_tok"))
+    moe = moe_of(style.moe, config, config.size("num_experts_per_tok"))
     return layer(f"{kind}+moe", weights, moe.weights(), around, cores=(core,), experts=moe.routed())
 
 
@@ -116,12 +124,14 @@ def glm_lite_dense(config: Config) -> tuple[bool, ...]:
     return tuple(i == 0 for i in range(config.layers))
 
 
-_PLAIN: Final = _Style()
-_MOE: Final = MoeStyle(shared_width=shared_experts)
+V2: Final = MlaStyle(
+    mlp=Style(mlp_bias="mlp_bias"),
+    moe=MoeStyle(shared_width=shared_experts, shared_bias="mlp_bias"),
+)
 _KIMI: Final = ("kimi_k2", "kimi_k25", "kimi_k2_5")
 
 FAMILIES: Final = (
-    Family(("deepseek_v2",), ("DeepseekV2",), partial(from_config, MlaStyle())),
+    Family(("deepseek_v2",), ("DeepseekV2",), partial(from_config, V2)),
     Family(
         ("deepseek_v3", *_KIMI),
         ("DeepseekV3", "KimiK2", "KimiK25"),
@@ -143,4 +153,12 @@ FAMILIES: Final = (
         ("GlmMoeDsa",),
         partial(from_config, MlaStyle(sparse=True, mtp=Mtp())),
     ),
+    Family(("mistral4",), ("Mistral4",), partial(from_config, MlaStyle())),
+    Family(("sarvam_mla",), ("SarvamMLA",), partial(from_config, MlaStyle())),
+    Family(
+        ("minicpm3",),
+        ("MiniCPM3",),
+        partial(from_config, MlaStyle(dense=patterns.all_dense, mlp=Style(mlp_bias="mlp_bias"))),
+    ),
+    Family(("youtu",), ("Youtu",), partial(from_config, MlaStyle(dense=patterns.all_dense))),
 )

@@ -30,6 +30,7 @@ class Family:
     (``Llama`` for LlamaForCausalLM). Class defaults come from `defaults_of` (a model_type of
     transformers; else the file's own), overlaid with `defaults`. `layers_at` is the module path of
     the layers in the checkpoint. `core_defaults` says published files leave core sizes out.
+    `spellings` are names of fields that only this family uses.
     """
 
     model_types: tuple[str, ...]
@@ -39,6 +40,7 @@ class Family:
     defaults: Mapping[str, object] = field(default_factory=dict)
     layers_at: str = "model.layers"
     core_defaults: bool = False
+    spellings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

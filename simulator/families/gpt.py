@@ -32,11 +32,11 @@ def bigcode_kv_heads(config: Config, heads: int) -> int:
 
 
 def falcon_kv_heads(config: Config, heads: int) -> int:
-    """Falcon-40B's count, one for Falcon-7B (`multi_query`), else one for every head."""
-    if not config.flag("new_decoder_architecture") and config.flag("multi_query", True):
-        config.ignore("num_kv_heads", "n_head_kv")
-        return 1
-    return kv_heads(config, heads)
+    """Falcon-40B's own count; one in Falcon-7B (`multi_query`); else one for every head."""
+    if config.flag("new_decoder_architecture"):
+        return kv_heads(config, heads)
+    config.ignore("num_kv_heads", "n_head_kv")
+    return 1 if config.flag("multi_query", True) else heads
 
 
 def falcon_norms(config: Config) -> tuple[str, ...]:

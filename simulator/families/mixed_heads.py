@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from roofcast.simulator.architecture import Architecture, Layer, Weight
+from roofcast.simulator.architecture import Architecture, Layer
 from roofcast.simulator.config import Config
 from roofcast.simulator.families import parts, patterns
 from roofcast.simulator.families.family import (
@@ -18,7 +18,7 @@ from roofcast.simulator.families.family import (
     kv_heads,
     layer,
 )
-from roofcast.simulator.families.style import MoeStyle, Style, mlp_of, moe_of
+from roofcast.simulator.families.style import LLAMA_NORMS, MoeStyle, Style, mlp_of, moe_of
 
 _PLAIN: Final = Style(mlp_bias="mlp_bias")
 
@@ -125,6 +125,8 @@ def build_step(config: Config) -> Architecture:
         bias,
         bias,
         qk_norm="head",
+        gate="self_attn.g_proj",
+        gate_per_head=True,
     )
     other = config.section("attention_other_setting")
     count = other.size("num_attention_heads", heads)
@@ -139,21 +141,17 @@ def build_step(config: Config) -> Architecture:
     moe = MoeStyle(shared_width=lambda c: c.size("share_expert_dim"), shared_bias="mlp_bias")
     config.ignore("n_shared_experts", "use_moe_router_bias")
     kinds, dense = step_kinds(config), step_dense(config)
-    return _build(config, Recipe(kinds, dense, attentions, moe, gate="self_attn.g_proj"))
+    return _build(config, Recipe(kinds, dense, attentions, moe))
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What the two families share: attention by kind of layer, which layers are dense, the experts.
-
-    `gate` names a projection that gates every head's output, in Step.
-    """
+    """What the two families share: attention by kind of layer, which layers are dense, the experts."""
 
     kinds: tuple[str, ...]
     dense: tuple[bool, ...]
     attentions: Mapping[str, tuple[parts.Attention, int | None]]
     moe: MoeStyle
-    gate: str = ""
 
 
 def _build(config: Config, recipe: Recipe) -> Architecture:
@@ -167,11 +165,8 @@ def _layer(config: Config, recipe: Recipe, kind: str, dense: bool) -> Layer:
     if kind not in recipe.attentions:
         raise config.error("layer_types", f"has {kind!r}, which this family does not build")
     attention, window = recipe.attentions[kind]
-    hidden, heads = attention.hidden, attention.query_heads
     mixer = attention.weights()
-    if recipe.gate:
-        mixer += (Weight(recipe.gate, "qkv_proj", "attention", heads, hidden, pieces=heads),)
-    around = parts.norms(("input_layernorm", "post_attention_layernorm"), hidden)
+    around = parts.norms(LLAMA_NORMS, attention.hidden)
     cores = (attention.core(window=window),)
     if dense:
         mlp = mlp_of(_PLAIN, config).weights()

@@ -7,7 +7,7 @@ GEMM. `pieces` says how far tensor parallelism can cut a tensor.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from roofcast.simulator.architecture import (
@@ -22,7 +22,7 @@ from roofcast.simulator.config import Config
 
 NormKind = Literal["rms", "layer", "layer_no_bias", "none"]
 Tables = Callable[[Config], tuple[Weight, ...]]
-QkNorm = Literal["none", "head", "head_bias", "projection"]
+QkNorm = Literal["none", "head", "head_bias", "projection", "projection_bias"]
 
 
 def vector(path: str, rows: int, part: Part = "norms", *, op: str = "norm") -> Weight:
@@ -61,7 +61,7 @@ class Attention:
     `query_copies` 2 where the query projection also makes an output gate of the same size.
     `qk_norm` is one vector for all heads (``head``) or one for the whole projection. `own_kv` False
     where keys and values come from an earlier layer; `value_is_key` where there is no value
-    projection.
+    projection. `gate` names a projection that scales the output, element by element or head by head.
     """
 
     hidden: int
@@ -76,6 +76,8 @@ class Attention:
     own_kv: bool = True
     value_is_key: bool = False
     sinks: str = ""
+    gate: str = ""
+    gate_per_head: bool = False
     names: Names = Names()
 
     def weights(self) -> tuple[Weight, ...]:
@@ -87,6 +89,9 @@ class Attention:
             return Weight(path, "qkv_proj", "attention", rows, columns, bias, pieces=pieces)
 
         made = [qkv(self.names.q, heads * self.key_dim * self.query_copies, heads)]
+        if self.gate:
+            rows = heads if self.gate_per_head else heads * self.value_dim
+            made.append(replace(qkv(self.gate, rows, heads), bias=False))
         if self.own_kv:
             made.append(qkv(self.names.k, kv * self.key_dim, kv))
             if not self.value_is_key:
@@ -112,7 +117,7 @@ class Attention:
             return ()
         shared = self.qk_norm.startswith("head")
         q, k = (1, 1) if shared else (self.query_heads, self.kv_heads)
-        kind: NormKind = "layer" if self.qk_norm == "head_bias" else "rms"
+        kind: NormKind = "layer" if self.qk_norm.endswith("bias") else "rms"
         made = norm(self.names.q_norm, q * self.key_dim, kind)
         return made + (norm(self.names.k_norm, k * self.key_dim, kind) if self.own_kv else ())
 

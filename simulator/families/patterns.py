@@ -78,3 +78,8 @@ def first_dense(config: Config) -> tuple[bool, ...]:
         return tuple(kind == "dense" for kind in listed_types)
     first = config.count("first_k_dense_replace")
     return tuple(i < first for i in range(config.layers))
+
+
+def all_dense(config: Config) -> tuple[bool, ...]:
+    """No layer has experts."""
+    return (True,) * config.layers

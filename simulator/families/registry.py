@@ -21,11 +21,13 @@ MODULES: Final = (
     "gemma3n",
     "gemma4",
     "gpt",
+    "gpt_kin",
     "jetmoe",
     "kimi",
     "lfm",
     "llama",
     "llama4",
+    "llama_kin",
     "longcat",
     "mamba",
     "mamba_hybrid",
@@ -34,6 +36,7 @@ MODULES: Final = (
     "mistral",
     "mixed_heads",
     "moe",
+    "moe_kin",
     "nemotron_h",
     "nemotron_nas",
     "opt",
@@ -69,7 +72,7 @@ def _class_stems() -> frozenset[str]:
 
 def parse(fields: Mapping[str, object], source: str) -> tuple[Architecture, Family]:
     """The model that a config.json describes; an unknown family is an error, never a guess."""
-    inner = _text_model(fields, source)
+    inner, where = _text_model(fields, source)
     model_type = _model_type(inner, fields, source)
     family = families().get(model_type)
     if family is None:
@@ -79,9 +82,10 @@ def parse(fields: Mapping[str, object], source: str) -> tuple[Architecture, Fami
     config = Config(
         inner,
         {**class_defaults(family.defaults_of or model_type), **family.defaults},
-        source=source,
+        source=where,
         outer=None if inner is fields else fields,
         core_defaults=family.core_defaults,
+        spellings=family.spellings,
     )
     built = family.build(config)
     unread = tuple(
@@ -100,12 +104,12 @@ def unknown_family(model_type: str, source: str) -> UnknownNameError:
     )
 
 
-def _text_model(fields: Mapping[str, object], source: str) -> Mapping[str, object]:
+def _text_model(fields: Mapping[str, object], source: str) -> tuple[Mapping[str, object], str]:
     for name in NESTS:
         nested = fields.get(name)
         if isinstance(nested, dict):
             return _text_model(nested, f"{source}: {name}")
-    return fields
+    return fields, source
 
 
 def _model_type(inner: Mapping[str, object], outer: Mapping[str, object], source: str) -> str:

@@ -101,6 +101,7 @@ class Style:
     qk_norm: parts.QkNorm = "none"
     qk_norm_switch: Switch = True
     sinks: str = ""
+    gate: str = ""
     norm: parts.NormKind = "rms"
     norms: Callable[[Config], tuple[str, ...]] = BOTH_NORMS
     final_norm: str = "model.norm"
@@ -164,6 +165,7 @@ def attention_of(style: Style, config: Config) -> parts.Attention:
         output_bias=switch(config, style.output_bias),
         qk_norm=style.qk_norm if switch(config, style.qk_norm_switch) else "none",
         sinks=style.sinks,
+        gate=style.gate,
         names=style.names,
     )
 
