@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Final
 
 from roofcast.simulator.architecture import Architecture, Experts, Layer, Weight
-from roofcast.simulator.formats import WeightFormat, find_format
+from roofcast.simulator.formats import find_format
+from roofcast.simulator.quantization import ggml_mixes
 from roofcast.simulator.quantization.scheme import Quantization
 
-_Formats = dict[str, WeightFormat]
+# Where checkpoints keep their MTP layers; a config that excludes any of these means them.
+_MTP_HOMES: Final = ("model.layers.{count}.", "mtp.layers.0.", "mtp.0.", "mtp.")
 
 
 def apply(architecture: Architecture, quantization: Quantization) -> Architecture:
@@ -41,14 +43,27 @@ def apply(architecture: Architecture, quantization: Quantization) -> Architectur
             experts=stack(given.experts, prefix) if given.experts else None,
         )
 
-    count = len(architecture.layers)
+    homes = [home.format(count=len(architecture.layers)) for home in _MTP_HOMES]
+
+    def drafted(weight: Weight) -> Weight:
+        kept = any(
+            quantization.format_for(f"{home}{weight.path}", weight.use) is None for home in homes
+        )
+        return weight if kept else stored(weight, homes[0])
+
+    def drafted_stack(experts: Experts) -> Experts:
+        given = (replace(weight, path=_expert_path(weight.path)) for weight in experts.weights)
+        formats = [drafted(weight).format for weight in given]
+        pairs = zip(experts.weights, formats, strict=True)
+        return replace(experts, weights=tuple(replace(w, format=f) for w, f in pairs))
+
     return replace(
         architecture,
         layers=tuple(layer(i, given) for i, given in enumerate(architecture.layers)),
         embeddings=tuple(stored(weight, "") for weight in architecture.embeddings),
         head=tuple(stored(weight, "") for weight in architecture.head),
-        mtp=tuple(stored(weight, "") for weight in architecture.mtp),
-        mtp_experts=tuple(stack(e, f"model.layers.{count}.") for e in architecture.mtp_experts),
+        mtp=tuple(map(drafted, architecture.mtp)),
+        mtp_experts=tuple(map(drafted_stack, architecture.mtp_experts)),
         kv_dtype=quantization.kv_dtype or architecture.kv_dtype,
         warnings=architecture.warnings + quantization.warnings,
     )
@@ -72,10 +87,14 @@ _LEFT_ALONE: Final = ("lm_head", "embeddings", "router", "norms")
 def requantise(architecture: Architecture, weight_dtype: str) -> Architecture:
     """What if: every matrix stored as `weight_dtype`, whatever the checkpoint says.
 
-    A plain float type (bf16, fp16, fp32) goes for every tensor. Any other leaves lm_head,
-    embeddings, routers, norms and vectors in the model's own dtype. Raises UnknownNameError for a
-    name `formats.find_format` does not know.
+    A plain float type (bf16, fp16, fp32) goes for every tensor. A llama.cpp recipe (q4_k_m, q8_0)
+    goes for all that llama.cpp quantises, embeddings and lm_head too. Any other format leaves
+    lm_head, embeddings, routers, norms and vectors in the model's own dtype. Raises
+    UnknownNameError for a name that is neither.
     """
+    recipe = weight_dtype.strip().lower()
+    if recipe in ggml_mixes.BASES:
+        return ggml_mixes.mixed(architecture, recipe)
     made = find_format(weight_dtype)
     own = find_format(architecture.dtype)
 

@@ -46,6 +46,7 @@ KEPT: Final = (
     "hc_head_fn",
     "conv1d",
     "eh_proj",
+    "mtp.fc",
     "shared_head",
 )
 
