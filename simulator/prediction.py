@@ -207,29 +207,31 @@ def forecast_pass(work: Pass, device: Accelerator, profile: Profile) -> Forecast
     roofs = Roofs(device, profile)
     times = tuple(operator_time(operator, roofs) for operator in parts)
     device_s = _sum(time.total_s for time in times)
-    host = _host_time(work, profile)
     launches = sum(operator.launches for operator in parts)
-    dispatch = launches * profile.value("host.kernel_s", 0.0)
-    waiting = np.maximum(dispatch - device_s, 0.0)
-    step = np.broadcast_to(device_s + waiting + host, work.workload.shape)
+    host = host_time(work, profile, device_s, launches)
+    step = np.broadcast_to(device_s + host, work.workload.shape)
     return Forecast(
         work=work,
         device=device,
         profile=profile,
         operators=parts,
         times=times,
-        host_s=waiting + host,
+        host_s=host,
         step_time_s=np.array(step),
         memory=memory(work, device),
         floor_s=_floor(work, device, profile, parts),
     )
 
 
-def _host_time(work: Pass, profile: Profile) -> Array:
-    """Seconds no kernel shows: a step, its layers, its sequences."""
+def host_time(work: Pass, profile: Profile, device_s: Array, launches: float) -> Array:
+    """Seconds no kernel shows: a step, its layers, its sequences, and waiting for the dispatch.
+
+    A device that is done with its `launches` kernels before the host could issue them waits.
+    """
     layers = len(work.architecture.layers)
     fixed = profile.value("host.step_s", 0.0) + layers * profile.value("host.layer_s", 0.0)
-    return fixed + work.sequences * profile.value("host.sequence_s", 0.0)
+    waiting = np.maximum(launches * profile.value("host.kernel_s", 0.0) - device_s, 0.0)
+    return waiting + fixed + work.sequences * profile.value("host.sequence_s", 0.0)
 
 
 def _floor(work: Pass, device: Accelerator, profile: Profile, parts: tuple[Operator, ...]) -> Array:
