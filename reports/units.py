@@ -91,6 +91,36 @@ def data(value: float) -> str:
     return scaled(value, "B")
 
 
+def rate(value: float) -> str:
+    """A nominal bandwidth.
+
+    >>> rate(3.35e12), rate(450e9)
+    ('3.35 TB/s', '450 GB/s')
+    """
+    return tidy(value, "B/s")
+
+
+def flop_rate(value: float) -> str:
+    """A nominal peak.
+
+    >>> flop_rate(1978.9e12)
+    '1.98 PFLOP/s'
+    """
+    return tidy(value, "FLOP/s")
+
+
+def capacity(value: float) -> str:
+    """A nominal size: in binary units where it is whole in them, as memories are made, else decimal.
+
+    >>> capacity(80 * 2**30), capacity(141e9), capacity(50 * 2**20)
+    ('80 GiB', '141 GB', '50 MiB')
+    """
+    for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if value >= factor and value % factor == 0:
+            return f"{value / factor:,.0f} {unit}"
+    return tidy(value, "B")
+
+
 def gib(value: float) -> str:
     """Bytes in binary units, for what drivers and operating systems report.
 

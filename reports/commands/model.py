@@ -1,0 +1,152 @@
+"""`roofcast model`: what a model is made of, and what one step of it moves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+
+from roofcast.reports import options, output, units, words
+from roofcast.reports.tables import Column, Table
+from roofcast.simulator.architecture import Architecture
+from roofcast.simulator.cache import (
+    kv_bytes_per_token,
+    kv_bytes_per_token_beyond_windows,
+    state_bytes_per_sequence,
+)
+from roofcast.simulator.models import load
+from roofcast.simulator.operators import Pass, operators
+from roofcast.simulator.quantization import requantise
+from roofcast.simulator.workload import Workload
+
+app = options.new_app()
+
+
+@app.command()
+def model(
+    model: options.Model,
+    *,
+    batch: Annotated[
+        int | None,
+        typer.Option("--batch", "-b", metavar="N", help="Add one decode step of this batch."),
+    ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option("--context", "-c", metavar="N", help="Add one decode step at this context."),
+    ] = None,
+    weight_dtype: options.WeightDtype = None,
+    kv_dtype: options.KvDtype = None,
+    json: options.Json = False,
+) -> None:
+    """Count a model: parameters, weight bytes, cache per token, layers by kind.
+
+    \b
+    Examples:
+      roofcast model llama-3.1-8b
+      roofcast model ./my-model/config.json --weight-dtype fp8 --json
+      roofcast model gpt-oss-120b --batch 64 --context 8192
+    """
+    architecture = load(model)
+    if weight_dtype is not None:
+        architecture = requantise(architecture, weight_dtype)
+    cache = kv_dtype or architecture.kv_dtype or architecture.dtype
+    facts = count(architecture, kv_dtype or architecture.kv_dtype or "bf16")
+    if batch is not None or context is not None:
+        asked = Workload.decode(batch or 1, 1024 if context is None else context)
+        facts["step"] = step(Pass(architecture, asked, kv_dtype=cache))
+    if json:
+        output.emit_json(facts)
+    else:
+        _print(architecture, facts, cache)
+
+
+def count(architecture: Architecture, kv_dtype: str) -> dict[str, Any]:
+    """What `--json` prints; cache bytes are at `kv_dtype`."""
+    return {
+        "model": architecture.name,
+        "family": architecture.family,
+        "parameters": architecture.parameters,
+        "active_parameters": round(architecture.active_parameters),
+        "weight_bytes": architecture.weight_bytes,
+        "kv_bytes_per_token": kv_bytes_per_token(architecture, kv_dtype),
+        "kv_bytes_per_token_beyond_windows": kv_bytes_per_token_beyond_windows(
+            architecture, kv_dtype
+        ),
+        "state_bytes_per_sequence": state_bytes_per_sequence(architecture, kv_dtype),
+        "layers": dict(Counter(layer.kind for layer in architecture.layers)),
+        "max_context": architecture.max_context,
+        "weight_format": words.weight_format(architecture),
+        "kv_dtype": kv_dtype,
+        "warnings": list(architecture.warnings),
+    }
+
+
+def step(work: Pass) -> dict[str, float]:
+    """FLOPs and bytes of one decode step, summed over its operators."""
+    parts = operators(work)
+    totals = {
+        name: float(sum(getattr(part, name) for part in parts))
+        for name in ("flops", "weight_bytes", "kv_read_bytes", "kv_write_bytes", "activation_bytes")
+    }
+    flops = totals.pop("flops")
+    return {
+        "batch": int(work.workload.batch),
+        "context": int(work.workload.context),
+        "flops": flops,
+        "hbm_bytes": sum(totals.values()),
+        **totals,
+    }
+
+
+def _print(architecture: Architecture, facts: dict[str, Any], cache: str) -> None:
+    active = facts["active_parameters"]
+    total = facts["parameters"]
+    lines = [("family", facts["family"]), ("parameters", f"{units.count(total)} ({total:,})")]
+    if active != total:
+        lines.append(
+            ("active per token", f"{units.count(active)} ({units.percent(active / total)})")
+        )
+    lines.append(("weights", f"{units.data(facts['weight_bytes'])}, {facts['weight_format']}"))
+    lines += _cache_lines(facts)
+    kinds = ", ".join(f"{number} {kind}" for kind, number in facts["layers"].items())
+    lines.append(("layers", f"{len(architecture.layers)}: {kinds}"))
+    if facts["max_context"]:
+        lines.append(("longest context", f"{facts['max_context']:,} tokens"))
+    output.say(facts["model"])
+    output.show(pairs(lines))
+    if "step" in facts:
+        output.say()
+        output.say(_step_words(facts["step"], cache))
+    for warning in facts["warnings"]:
+        output.say(f"Note: {warning}")
+
+
+def _cache_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    appended = facts["kv_bytes_per_token"]
+    beyond = facts["kv_bytes_per_token_beyond_windows"]
+    lines = [("cache per token", f"{units.data(appended)}, {facts['kv_dtype']}")]
+    if beyond != appended:
+        lines.append(("once windows are full", f"{units.data(beyond)} per token"))
+    if facts["state_bytes_per_sequence"]:
+        lines.append(("state per sequence", units.data(facts["state_bytes_per_sequence"])))
+    return lines
+
+
+def _step_words(step: dict[str, float], cache: str) -> str:
+    return (
+        f"One step at batch {step['batch']:,}, context {step['context']:,} takes "
+        f"{units.scaled(step['flops'], 'FLOP')} and moves {units.data(step['hbm_bytes'])}: "
+        f"{units.data(step['weight_bytes'])} of weights, {units.data(step['kv_read_bytes'])} of cache "
+        f"({cache}) read, {units.data(step['kv_write_bytes'])} written."
+    )
+
+
+def pairs(lines: list[tuple[str, str]]) -> Table:
+    """Names and values, side by side."""
+    return Table(
+        (
+            Column("", [name for name, _ in lines], right=False),
+            Column("", [value for _, value in lines], right=False),
+        )
+    )

@@ -1,0 +1,133 @@
+"""`roofcast profile`: the profiles that forecasts can use."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from roofcast.hardware.errors import unknown
+from roofcast.hardware.profile import Profile
+from roofcast.hardware.profile_store import read, shipped, user_folder
+from roofcast.reports import options, output, units, words
+from roofcast.reports.tables import Column, Table
+
+app = options.new_app()
+
+
+@app.callback(invoke_without_command=True)
+def profile(context: typer.Context) -> None:
+    """List profiles (as without a command), or show one with the origin and error of every parameter.
+
+    \b
+    Examples:
+      roofcast profile list
+      roofcast profile show h100-sxm.vllm
+      roofcast profile show ./my-calibration.json --json
+    """
+    if context.invoked_subcommand is None:
+        list_profiles()
+
+
+@app.command("list")
+def list_profiles(json: options.Json = False) -> None:
+    """List this user's own profiles, then the shipped ones."""
+    found = [(path, owner, read(path)) for path, owner in _known()]
+    if json:
+        output.emit_json(
+            [{"path": str(path), "owner": owner, **_brief(each)} for path, owner, each in found]
+        )
+    elif found:
+        output.show(_table([(owner, each) for _, owner, each in found]))
+    else:
+        output.say("No profiles yet; `roofcast calibrate` measures one of this machine.")
+
+
+@app.command("show")
+def show(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A listed profile, or a file.", show_default=False)
+    ],
+    json: options.Json = False,
+) -> None:
+    """Show every parameter of one profile with its error, origin and source."""
+    chosen = _find(name)
+    if json:
+        output.emit_json(dataclasses.asdict(chosen))
+        return
+    output.say(words.provenance(chosen))
+    output.say(words.trust(chosen))
+    for warning in chosen.warnings:
+        output.say(f"Note: {warning}")
+    output.say()
+    output.show(_parameters(chosen))
+    for key, value in chosen.roofs.items():
+        unit = "B/s" if key.endswith("bytes_per_s") else "FLOP/s"
+        output.say(f"measured roof {key}: {units.scaled(value, unit)}")
+    for key, curve in chosen.curves.items():
+        output.say(f"curve {key}: {len(curve.points)} points over {curve.axis}, {curve.origin}")
+
+
+def _known() -> list[tuple[Path, str]]:
+    own = sorted(user_folder().glob("*.json")) if user_folder().is_dir() else []
+    return [*((path, "own") for path in own), *((path, "shipped") for path in shipped())]
+
+
+def _find(name: str) -> Profile:
+    path = Path(name)
+    if path.suffix == ".json" or path.is_file():
+        return read(path)
+    by_name = {path.stem: path for path, _ in reversed(_known())}
+    if name not in by_name:
+        raise unknown("profile", name, by_name, "`roofcast profile list` lists them")
+    return read(by_name[name])
+
+
+def _brief(profile: Profile) -> dict[str, object]:
+    errors = dataclasses.asdict(profile.held_out[0]) if profile.held_out else None
+    return {
+        "name": profile.name,
+        "device": profile.device,
+        "engine": profile.engine,
+        "origin": profile.origin,
+        "created": profile.created,
+        "held_out": errors,
+    }
+
+
+def _table(found: list[tuple[str, Profile]]) -> Table:
+    profiles = [each for _, each in found]
+    return Table(
+        (
+            Column("device", [each.device for each in profiles], right=False),
+            Column("engine", [each.engine for each in profiles], right=False),
+            Column("whose", [owner for owner, _ in found], right=False),
+            Column("made", [each.created[:10] or units.UNKNOWN for each in profiles], right=False),
+            Column("median error", [_error(each) for each in profiles]),
+            Column("origin", [each.origin for each in profiles], right=False, rank=1),
+        )
+    )
+
+
+def _error(profile: Profile) -> str:
+    return units.percent(profile.held_out[0].median_ape) if profile.held_out else units.UNKNOWN
+
+
+def _parameters(profile: Profile) -> Table:
+    items = profile.parameters.items()
+    return Table(
+        (
+            Column("parameter", [name for name, _ in items], right=False),
+            Column("value", [f"{each.value:.4g}" for _, each in items]),
+            Column("unit", [each.unit for _, each in items], right=False),
+            Column("± 1 s.e.", [_spread(each.standard_error) for _, each in items]),
+            Column("origin", [each.origin for _, each in items], right=False, rank=1),
+            Column("source", ["; ".join(each.sources) for _, each in items], right=False, rank=2),
+        )
+    )
+
+
+def _spread(standard_error: float | None) -> str:
+    return units.UNKNOWN if standard_error is None else f"{standard_error:.2g}"
