@@ -43,16 +43,15 @@ def build(config: Config) -> Architecture:
     layers = stack(_kinds(config), lambda kind: _layer(config, kind))
     config.ignore("mlp_layer_types", "num_hash_layers", "qk_rope_head_dim", "qk_nope_head_dim")
     config.ignore("hc_sinkhorn_iters", "hc_eps", "expert_dtype", "num_key_value_heads")
-    config.ignore("intermediate_size", "compress_rope_theta", "compress_rope_parameters")
-    tables, output = embeddings_and_head(config, table="embed", final_norm="norm")
+    config.ignore("compress_rope_theta", "compress_rope_parameters")
+    tables, output = embeddings_and_head(config, table="embed", final_norm="norm", output="head")
     copies = config.size("hc_mult")
     collapse = _hyper(config, "hc_head", copies, scales=1)
-    head = tuple(replace(w, path="head") if w.path == "lm_head" else w for w in output)
     mtp, drafted = _mtp(config)
     body = Body(
         layers,
         tables,
-        collapse + head,
+        collapse + output,
         mtp,
         tuple(one.experts for one in drafted if one.experts),
         hidden_copies=copies,
@@ -92,6 +91,8 @@ def _rate(config: Config, kind: str) -> int:
 def _layer(config: Config, kind: str) -> Layer:
     hidden, copies = config.size("hidden_size"), config.size("hc_mult")
     count, width = config.size("num_experts"), config.size("moe_intermediate_size")
+    if config.size("intermediate_size", width) != width:
+        raise config.error("intermediate_size", f"must equal moe_intermediate_size = {width}")
     bias = config.flag("mlp_bias")
     moe = parts.Moe(
         hidden, count, top_k(config, count), width, router="ffn.gate", experts="ffn.experts"

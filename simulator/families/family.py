@@ -96,10 +96,15 @@ def embeddings_and_head(
     norm: parts.NormKind = "rms",
     output: str = "lm_head",
     head_bias: bool = False,
+    ties: bool = True,
 ) -> tuple[tuple[Weight, ...], tuple[Weight, ...]]:
-    """The token table, and the final norm with the output matrix."""
+    """The token table, and the final norm with the output matrix.
+
+    `ties` False where the class builds two tables whatever `tie_word_embeddings` says.
+    """
     hidden, vocab = config.size("hidden_size"), config.size("vocab_size")
-    matrix = parts.head(vocab, hidden, tied=config.tied(), bias=head_bias, path=output)
+    tied = config.tied() and ties
+    matrix = parts.head(vocab, hidden, tied=tied, bias=head_bias, path=output)
     return (parts.embedding(vocab, hidden, table),), parts.norm(final_norm, hidden, norm) + matrix
 
 

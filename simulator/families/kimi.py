@@ -41,7 +41,7 @@ def build(config: Config) -> Architecture:
     config.ignore(*K3_ONLY, "head_dim", "moe_layer_freq", "mla_use_nope", "use_grouped_topk")
     kinds = _kinds(config)
     layers = stack(zip(kinds, _mlp_kinds(config), strict=True), lambda key: _layer(config, *key))
-    tables, output = embeddings_and_head(config)
+    tables, output = embeddings_and_head(config, ties=False)
     if config.count("num_nextn_predict_layers"):
         raise config.error("num_nextn_predict_layers", "must be 0: no such draft layer is known")
     return architecture(config, Body(layers, tables, output))

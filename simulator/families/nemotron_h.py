@@ -34,7 +34,7 @@ def build(config: Config) -> Architecture:
     config.ignore("use_bias", "time_step_rank", "sliding_window")
     layers = stack(kinds, lambda kind: _layer(config, kind))
     tables, output = embeddings_and_head(
-        config, table="backbone.embeddings", final_norm="backbone.norm_f"
+        config, table="backbone.embeddings", final_norm="backbone.norm_f", ties=False
     )
     mtp, mtp_experts = _mtp(config)
     return architecture(config, Body(layers, tables, output, mtp, mtp_experts))
@@ -61,7 +61,8 @@ def _layer(config: Config, kind: str) -> Layer:
         mixer = _mamba(config)
         return layer("mamba2", mixer.weights(), normed, cores=(mixer.core(),))
     if kind == FULL:
-        attention = gqa(config, bias=config.flag("attention_bias"), names=NAMES)
+        config.ignore("attention_bias")  # the class builds none
+        attention = gqa(config, names=NAMES)
         return layer(FULL, attention.weights(), normed, cores=(attention.core(),))
     if kind == MLP:
         return layer(MLP, _mlp(config, "mixer", config.size("intermediate_size")), normed)
