@@ -1,0 +1,191 @@
+"""The whole calibration: measure, fit, validate, write a profile that forecasts use from then on."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from roofcast.calibrate.disturbance import warnings_of
+from roofcast.calibrate.fit import Fitted, fit_kernels
+from roofcast.calibrate.journal import Header, Journal
+from roofcast.calibrate.overheads import Runs, decode_runs, fit_overheads
+from roofcast.calibrate.plan import Plan, Target, make_plan
+from roofcast.calibrate.progress import Listener, Progress, silent
+from roofcast.calibrate.samples import Measurement
+from roofcast.calibrate.shapes import Scale
+from roofcast.calibrate.validation import Judged, band, validate
+from roofcast.hardware import profile_store
+from roofcast.hardware.detect import attached
+from roofcast.hardware.errors import InputError, MeasurementError
+from roofcast.hardware.profile import HeldOut, Profile
+
+if TYPE_CHECKING:
+    from roofcast.calibrate.bench import Bench
+
+ENGINE = "torch"
+_CPU_BANDWIDTH_GUESS = 20e9
+_FEWEST_RUNS = 6
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A finished calibration: the profile, where it and its raw samples lie, and what it is worth."""
+
+    profile: Profile
+    path: Path
+    journal: Path
+    judged: tuple[Judged, ...]
+
+    @property
+    def held_out(self) -> HeldOut | None:
+        """Errors on shapes the fit never saw, else leaving one out in turn; None without runs."""
+        return self.profile.held_out[0] if self.profile.held_out else None
+
+    def as_json(self) -> dict[str, object]:
+        """The result of `roofcast calibrate --json`."""
+        errors = self.held_out
+        return {
+            "profile": str(self.path),
+            "device": self.profile.device,
+            "held_out": {
+                "runs": errors.runs if errors else 0,
+                "median_ape": errors.median_ape if errors else None,
+                "p90_ape": errors.p90_ape if errors else None,
+                "signed_median": errors.signed_median if errors else None,
+            },
+            "warnings": list(self.profile.warnings),
+        }
+
+
+def calibrate(
+    device: str = "auto",
+    *,
+    quick: bool = False,
+    out: str | Path | None = None,
+    resume: bool = False,
+    listener: Listener = silent,
+) -> Calibration:
+    """Measure the attached device, fit a profile, judge it on runs it hasn't seen, and write it.
+
+    `out` is the profile's file, by default where forecasts look for this device; raw samples lie
+    beside it. `resume` goes on with an interrupted calibration. InputError where torch is missing,
+    nothing can be written, or the calibration is interrupted; MeasurementError where too little
+    could be measured.
+    """
+    require_torch()
+    from roofcast.calibrate.bench import main_dtype, make_bench, torch_device, usable_memory
+    from roofcast.calibrate.conditions import read_conditions
+
+    accelerator = attached(device)
+    path = Path(out) if out else profile_store.path_for(accelerator.id, ENGINE)
+    torch_dev = torch_device(accelerator)
+    target = Target(
+        accelerator,
+        main_dtype(torch_dev),
+        usable_memory(torch_dev),
+        accelerator.memory_bandwidth_bytes_per_s or _CPU_BANDWIDTH_GUESS,
+    )
+    plan = make_plan(target, quick=quick)
+    header = Header(
+        device=accelerator.id,
+        engine=ENGINE,
+        plan=plan.identity,
+        started=_now(),
+        conditions=read_conditions(torch_dev),
+    )
+    journal = open_journal(path, header, resume=resume)
+    listener(Progress("prepare", 0, 1, "filling the cold buffer", 0.0))
+    try:
+        _measure(make_bench(accelerator), plan, target.scale, journal, listener)
+    except KeyboardInterrupt:
+        raise InputError(
+            f"interrupted: {len(journal)} measurements are kept in {journal.path}; "
+            "the same command with --resume goes on from there"
+        ) from None
+    return finish(target, tuple(journal), journal, path)
+
+
+def require_torch() -> None:
+    """InputError where torch is missing, with the command that brings it."""
+    if importlib.util.find_spec("torch") is None:
+        raise InputError(
+            "calibration runs a real decoder and needs torch: pip install 'roofcast[calibrate]'"
+        )
+
+
+def journal_path(profile: Path) -> Path:
+    """Where the raw samples of a profile lie."""
+    return profile.with_suffix(".samples.jsonl")
+
+
+def open_journal(profile: Path, header: Header, *, resume: bool) -> Journal:
+    """A journal beside the profile; an older one is kept under another name unless resumed."""
+    path = journal_path(profile)
+    if resume:
+        return Journal.resume(path, header)
+    if path.exists():
+        try:
+            path.replace(path.with_suffix(".previous.jsonl"))
+        except OSError as error:
+            raise InputError(f"cannot replace {path}: {error.strerror or error}") from None
+    return Journal.create(path, header)
+
+
+def _measure(bench: Bench, plan: Plan, scale: Scale, journal: Journal, listener: Listener) -> None:
+    from roofcast.calibrate.measuring import Recorder
+    from roofcast.calibrate.runs import record_runs
+
+    recorder = Recorder(bench, journal, listener, deadline_s=0.45 * plan.budget_s)
+    recorder.kernels(plan.kernels, plan.kernel_effort)
+    recorder.deadline_s = plan.budget_s
+    record_runs(recorder, plan, scale)
+
+
+def finish(
+    target: Target, measured: Sequence[Measurement], journal: Journal, path: Path
+) -> Calibration:
+    """Fit, validate and write, from raw samples alone."""
+    source = f"calibration of {journal.header.started}"
+    runs = decode_runs(measured, target.scale)
+    if sum(entry.size for entry in runs) < _FEWEST_RUNS:
+        raise MeasurementError(
+            f"only {sum(entry.size for entry in runs)} decode runs were measured, too few to fit; "
+            "calibrate without --quick, or free memory and time"
+        )
+    kernels = fit_kernels(target.device, ENGINE, measured, source)
+    judged = validate(kernels, runs, source)
+    seen = [entry for entry in runs if not entry.held_out]
+    fitted = fit_overheads(kernels, seen or runs, source)
+    profile = _profile(fitted, runs, measured, judged, journal.header)
+    return Calibration(profile, profile_store.write(profile, path), journal.path, judged)
+
+
+def _profile(
+    fitted: Fitted,
+    runs: Sequence[Runs],
+    measured: Sequence[Measurement],
+    judged: Sequence[Judged],
+    header: Header,
+) -> Profile:
+    batches = [float(b) for entry in runs for b in entry.work.workload.batch]
+    contexts = [float(c) for entry in runs for c in entry.context]
+    return replace(
+        fitted.profile,
+        valid_range={
+            "batch": (min(batches), max(batches)),
+            "context": (min(contexts), max(contexts)),
+        },
+        conditions=header.conditions,
+        held_out=tuple(entry.summary() for entry in judged),
+        band=band(judged),
+        warnings=warnings_of(measured, header.conditions) + fitted.warnings,
+        created=header.started,
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

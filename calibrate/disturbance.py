@@ -1,0 +1,118 @@
+"""Was the machine quiet? Signs of interference, in words, with what to do about each."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+from roofcast.calibrate.samples import Measurement, median, quantile
+
+# Shares beyond which a warning is due. A quiet two-core machine shows 0 to 2 % of other processes,
+# spreads of 3 to 8 % and a reference that stays within 4 %.
+OTHERS_LIMIT = 0.05
+STOLEN_LIMIT = 0.02
+SPREAD_LIMIT = 0.25
+DRIFT_LIMIT = 0.10
+UNSTEADY_LIMIT = 0.20
+LOAD_LIMIT = 0.5
+
+_AGAIN = "then calibrate again"
+
+
+def warnings_of(
+    measured: Sequence[Measurement], conditions: Mapping[str, str | float]
+) -> tuple[str, ...]:
+    """Everything that speaks against trusting the measurements; empty on a quiet machine."""
+    usable = [entry for entry in measured if entry.samples_s]
+    if not usable:
+        return ("nothing was measured",)
+    checks: tuple[Callable[[Sequence[Measurement]], str | None], ...] = (
+        others,
+        stolen,
+        spreads,
+        drift,
+        unsteady,
+    )
+    found = [check(usable) for check in checks] + [throttling(conditions), load(conditions)]
+    return tuple(text for text in found if text)
+
+
+def others(measured: Sequence[Measurement]) -> str | None:
+    """Other processes took processor time."""
+    share = _mean([entry.others for entry in measured])
+    if not share > OTHERS_LIMIT:
+        return None
+    return (
+        f"disturbed: other processes used {share:.0%} of the processors during the measurements; "
+        f"stop them or pin them to other cores, {_AGAIN}"
+    )
+
+
+def stolen(measured: Sequence[Measurement]) -> str | None:
+    """The hypervisor gave processor time to other guests."""
+    share = _mean([entry.stolen for entry in measured])
+    if not share > STOLEN_LIMIT:
+        return None
+    return (
+        f"disturbed: the hypervisor withheld {share:.1%} of the processors (steal time); "
+        f"use a dedicated machine or a quieter hour, {_AGAIN}"
+    )
+
+
+def spreads(measured: Sequence[Measurement]) -> str | None:
+    """Samples of one and the same thing scatter."""
+    typical = median([entry.spread for entry in measured if len(entry.samples_s) >= 5])
+    if not typical > SPREAD_LIMIT:
+        return None
+    return (
+        f"disturbed: repeated samples of one kernel typically spread by {typical:.0%}; "
+        f"something shares this device's processors, memory or power, stop it, {_AGAIN}"
+    )
+
+
+def drift(measured: Sequence[Measurement]) -> str | None:
+    """The reference kernel was not as fast at one time as at another."""
+    turns = [entry.median_s for entry in measured if entry.kind == "reference"]
+    if len(turns) < 3:
+        return None
+    change = (quantile(turns, 0.9) - quantile(turns, 0.1)) / median(turns)
+    if change <= DRIFT_LIMIT:
+        return None
+    return (
+        f"disturbed: the same reference kernel varied by {change:.0%} during the calibration; "
+        f"look for other load, clocks that change or heat, {_AGAIN}"
+    )
+
+
+def unsteady(measured: Sequence[Measurement]) -> str | None:
+    """Warm-ups did not come to rest."""
+    share = sum(not entry.steady for entry in measured) / len(measured)
+    if share <= UNSTEADY_LIMIT:
+        return None
+    return (
+        f"disturbed: {share:.0%} of the warm-ups did not come to rest in their time; "
+        f"the medians of those tasks are less certain"
+    )
+
+
+def throttling(conditions: Mapping[str, str | float]) -> str | None:
+    """The device ran below its clocks."""
+    reasons = str(conditions.get("throttled_by", "nothing"))
+    if reasons == "nothing":
+        return None
+    return f"the device was throttled by {reasons}: it measures slower than it can be"
+
+
+def load(conditions: Mapping[str, str | float]) -> str | None:
+    """Others were busy when it began."""
+    average = float(conditions.get("load_average", math.nan))
+    cores = os.cpu_count() or 1
+    if not average > LOAD_LIMIT * cores:
+        return None
+    return f"the load average was {average:.1f} on {cores} processors when the calibration began"
+
+
+def _mean(values: Sequence[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan

@@ -1,0 +1,121 @@
+"""Running a list of tasks: what is known is skipped, what runs is kept, drift is watched.
+
+Between tasks a reference kernel is measured again and again. Every measurement records who else used
+the processors meanwhile. Running out of memory is an outcome, not an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from roofcast.calibrate import kernels
+from roofcast.calibrate.bench import Bench
+from roofcast.calibrate.clock import Effort, Timing, measure
+from roofcast.calibrate.conditions import others_share, read_ledger, stolen_share
+from roofcast.calibrate.journal import Journal
+from roofcast.calibrate.plan import REFERENCE
+from roofcast.calibrate.progress import Listener, Progress
+from roofcast.calibrate.samples import Measurement, Task
+
+OUT_OF_MEMORY = "out of memory"
+OUT_OF_TIME = "no time left"
+_REFERENCE_EVERY_S = 8.0
+_REFERENCE_BYTES = 128 << 20
+
+Timer = Callable[[Task], Timing]
+
+
+@dataclass
+class Recorder:
+    """Takes measurements into a journal until `deadline_s` seconds after the start."""
+
+    bench: Bench
+    journal: Journal
+    listener: Listener
+    deadline_s: float
+    started: float = field(default_factory=time.perf_counter)
+    _last_reference: float = float("-inf")
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the calibration began, this time."""
+        return time.perf_counter() - self.started
+
+    def kernels(self, tasks: Sequence[Task], effort: Effort) -> None:
+        """Measure micro-benchmarks."""
+        clock = self.bench.kernel_clock
+
+        def timer(task: Task) -> Timing:
+            return measure(kernels.prepare(task, self.bench), clock, effort)
+
+        self.record("kernels", tasks, timer)
+
+    def record(self, stage: str, tasks: Sequence[Task], timer: Timer) -> None:
+        """Measure what the journal lacks, in the order given, while there is time."""
+        for done, task in enumerate(tasks):
+            self.listener(Progress(stage, done, len(tasks), task.key, self.elapsed_s))
+            if task.key in self.journal:
+                continue
+            if self.elapsed_s > self.deadline_s:
+                break
+            self._reference()
+            self.journal.add(self._measured(task, timer))
+        self.listener(Progress(stage, len(tasks), len(tasks), "", self.elapsed_s))
+
+    def _measured(self, task: Task, timer: Timer) -> Measurement:
+        before = read_ledger()
+        outcome, timing = "ok", Timing((), False)
+        try:
+            timing = timer(task)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            outcome = OUT_OF_MEMORY
+            release_memory(self.bench.device)
+        after = read_ledger()
+        return Measurement(
+            kind=task.kind,
+            facts=task.facts,
+            samples_s=timing.samples_s,
+            at_s=self.elapsed_s,
+            steady=timing.steady,
+            others=others_share(before, after),
+            stolen=stolen_share(before, after),
+            outcome=outcome,
+        )
+
+    def _reference(self) -> None:
+        if self.elapsed_s - self._last_reference < _REFERENCE_EVERY_S:
+            return
+        turn = _turns(self.journal)
+        size = min(_REFERENCE_BYTES, self.bench.arena.size)
+        task = Task(REFERENCE, {"bytes": size, "turn": turn})
+        call = kernels.prepare(task, self.bench)
+        clock = self.bench.kernel_clock
+        effort = Effort(budget_s=0.1, least=5, most=20)
+        self.journal.add(self._measured(task, lambda _: measure(call, clock, effort)))
+        self._last_reference = self.elapsed_s
+
+
+def _turns(measured: Iterable[Measurement]) -> int:
+    return sum(entry.kind == REFERENCE for entry in measured)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether torch failed to allocate; on a CPU it says so in words only."""
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return "not enough memory" in str(error) or "can't allocate memory" in str(error)
+
+
+def release_memory(device: torch.device) -> None:
+    """Give cached device memory back, so that a smaller run has a chance."""
+    import gc
+
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

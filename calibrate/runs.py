@@ -1,0 +1,110 @@
+"""Real decode runs: a decoder of random weights steps at a fixed batch and context, and is timed.
+
+Models stay in memory between runs, so that runs of all shapes can alternate at random. A run that does
+not fit is recorded as such and tried again with half the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from roofcast.calibrate.bench import DTYPES, Bench, usable_memory
+from roofcast.calibrate.clock import Call, Effort, Timing, measure
+from roofcast.calibrate.decoder import Cache, Decoder, fill, greedy
+from roofcast.calibrate.measuring import OUT_OF_MEMORY, Recorder, release_memory
+from roofcast.calibrate.plan import Plan
+from roofcast.calibrate.samples import Task
+from roofcast.calibrate.shapes import Scale, find_shape
+from roofcast.simulator.memory import rank_cache_bytes
+from roofcast.simulator.operators import Pass
+from roofcast.simulator.workload import Workload
+
+_RESERVE = 0.1  # of the memory left: activations, allocator, everybody else
+_SEED = 20
+_ROOM = 16  # steps before the cache is rewound
+
+
+@dataclass
+class Models:
+    """Decoders by shape, kept while memory lasts; the one unused longest goes first."""
+
+    bench: Bench
+    scale: Scale
+    _kept: dict[tuple[str, str], Decoder] = field(default_factory=dict)
+
+    def get(self, shape: str, dtype: str, cache_bytes: float) -> Decoder:
+        """The decoder of a shape, with room left for a cache; MemoryError where there is none."""
+        key = (shape, dtype)
+        decoder = self._kept.pop(key, None)
+        architecture = find_shape(shape, self.scale).architecture(dtype)
+        needed = cache_bytes + (0.0 if decoder else architecture.weight_bytes)
+        self._make_room(needed)
+        if decoder is None:
+            decoder = Decoder(architecture, self.bench.device, DTYPES[dtype], seed=_SEED)
+        self._kept[key] = decoder
+        return decoder
+
+    def _make_room(self, needed: float) -> None:
+        while needed > (1 - _RESERVE) * usable_memory(self.bench.device):
+            if not self._kept:
+                raise MemoryError(f"{needed:.3g} bytes needed")
+            self._kept.pop(next(iter(self._kept)))
+            release_memory(self.bench.device)
+
+
+def record_runs(recorder: Recorder, plan: Plan, scale: Scale) -> None:
+    """Measure the plan's decode runs, then those that had to shrink."""
+    models = Models(recorder.bench, scale)
+
+    def timer(task: Task) -> Timing:
+        return time_run(models, task, recorder.bench, plan.run_effort)
+
+    recorder.record("decode runs", plan.runs, timer)
+    shrunk = _shrunk(recorder, plan.runs)
+    while shrunk:
+        recorder.record("smaller decode runs", shrunk, timer)
+        shrunk = [task for task in _shrunk(recorder, shrunk) if task.key not in recorder.journal]
+
+
+def _shrunk(recorder: Recorder, tasks: Sequence[Task]) -> list[Task]:
+    """Half the batch for every task that ran out of memory."""
+    failed = {entry.task.key for entry in recorder.journal if entry.outcome == OUT_OF_MEMORY}
+    return [
+        replace(task, facts={**task.facts, "batch": task.whole("batch") // 2})
+        for task in tasks
+        if task.key in failed and task.whole("batch") > 1
+    ]
+
+
+def time_run(models: Models, task: Task, bench: Bench, effort: Effort) -> Timing:
+    """Time decode steps at the task's batch and context: sampling included, greedy."""
+    batch, context = task.whole("batch"), task.whole("context")
+    architecture = find_shape(task.text("shape"), models.scale).architecture(task.text("dtype"))
+    capacity = context + _ROOM
+    work = Pass(architecture, Workload.decode(batch, capacity), kv_dtype=task.text("dtype"))
+    cache_bytes = batch * float(rank_cache_bytes(work, np.asarray(float(capacity))))
+    decoder = models.get(task.text("shape"), task.text("dtype"), cache_bytes)
+    with torch.inference_mode():
+        cache = decoder.new_cache(batch, capacity)
+        fill(cache, context)
+        return measure(_stepper(decoder, cache, context), bench.step_clock, effort)
+
+
+def _stepper(decoder: Decoder, cache: Cache, context: int) -> Call:
+    """One decode step a call, each fed the token before; the cache is rewound when it is full.
+
+    The context so stays within a few tokens of what was asked.
+    """
+    tokens = torch.zeros(cache.batch, dtype=torch.long, device=decoder.device)
+
+    def step() -> None:
+        nonlocal tokens
+        if cache.length == cache.capacity:
+            cache.length = context
+        tokens = greedy(decoder.step(tokens, cache))
+
+    return step
