@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,9 @@ from roofcast.hardware.profile import Profile
 from roofcast.simulator.insight import largest_batch, largest_context
 from roofcast.simulator.prediction import CAUSES, Forecast
 from roofcast.simulator.roofline import Roofs
+
+if TYPE_CHECKING:
+    from roofcast.calibrate.calibration import Calibration
 
 Array = NDArray[np.float64]
 
@@ -83,6 +87,14 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Growth:
+    """The steps of one reply split by cause, in seconds, over the tokens in the cache."""
+
+    context: Array
+    seconds: dict[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """Measured against forecast step times of one group of runs."""
 
@@ -119,6 +131,13 @@ def tokens_by_batch(forecast: Forecast, name: str) -> Line:
     )
 
 
+def per_device(line: Line, devices: int) -> Line:
+    """The same curve per device of a replica."""
+    low = None if line.low is None else line.low / devices
+    high = None if line.high is None else line.high / devices
+    return replace(line, y=line.y / devices, low=low, high=high)
+
+
 def latency_by_context(forecast: Forecast, name: str) -> Line:
     """Step time in seconds over a 1-D array of contexts."""
     return Line(
@@ -140,7 +159,28 @@ def breakdown(forecast: Forecast, names: Iterable[str]) -> tuple[Bar, ...]:
     )
 
 
-def _flat(values: NDArray[np.generic], forecast: Forecast) -> NDArray[np.generic]:
+def comparisons(calibration: Calibration) -> tuple[Comparison, ...]:
+    """Every decode run of a calibration once, forecast by a fit that had not seen its shape.
+
+    Held-out shapes come first. Without such a scheme the result is empty.
+    """
+    found: dict[tuple[str, bool], Comparison] = {}
+    for judged in calibration.judged:
+        for runs, ratios in zip(judged.runs, judged.log_ratios, strict=True):
+            key = (runs.shape, runs.held_out)
+            forecast_s = runs.measured_s / np.exp(ratios)
+            found.setdefault(
+                key, Comparison(runs.shape, runs.measured_s, forecast_s, runs.held_out)
+            )
+    return tuple(sorted(found.values(), key=lambda group: not group.held_out))
+
+
+def growth(steps: Forecast) -> Growth:
+    """The decode steps of a reply, one point a step."""
+    return Growth(np.ravel(steps.context), {c: _flat(steps.causes[c], steps) for c in CAUSES})
+
+
+def _flat(values: Array, forecast: Forecast) -> Array:
     return np.ravel(np.broadcast_to(values, forecast.step_time_s.shape))
 
 

@@ -133,7 +133,7 @@ def trust(profile: Profile) -> str:
     if profile.band is None:
         return f"Error: {held}; no error band."
     low, high = np.expm1(profile.band.low), np.expm1(profile.band.high)
-    return f"Error: {held}; 80 % band {_signed(low)} to {_signed(high)} ({profile.band.origin})."
+    return f"Error: {held}; 80 % band {signed(low)} to {signed(high)} ({profile.band.origin})."
 
 
 def held_out(errors: HeldOut) -> str:
@@ -172,6 +172,11 @@ def sustained(forecast: Forecast, index: int) -> str:
     return f"{units.percent(mbu)} of the datasheet's {rate}"
 
 
-def _signed(fraction: float) -> str:
+def signed(fraction: float) -> str:
+    """A fraction in per cent with its sign.
+
+    >>> signed(0.15), signed(-0.021)
+    ('+15 %', '−2.1 %')
+    """
     sign = "−" if fraction < 0 else "+"
     return sign + units.percent(abs(float(fraction)))

@@ -12,9 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from roofcast.hardware.errors import CapacityError
+from roofcast.simulator.api import Setup
 from roofcast.simulator.memory import memory
 from roofcast.simulator.prediction import CAUSES, Forecast, forecast_pass
-from roofcast.simulator.workload import Array, Workload
+from roofcast.simulator.workload import Array, Parallelism, Workload
 
 _MOST = 2**20
 _PER_OCTAVE = 4
@@ -129,3 +131,18 @@ def _crossing(positions: Array, values: Array) -> float:
     """Where the values cross 1/2, linear in the logarithm of the position."""
     part = (0.5 - values[0]) / (values[1] - values[0])
     return float(positions[0] * (positions[1] / positions[0]) ** part)
+
+
+def smallest_tensor(where: Setup, context: int, batch: int) -> int:
+    """The smallest tensor parallelism (1, 2, 4, ... 64) in which `batch` sequences of `context` fit.
+
+    CapacityError where even the largest does not hold them.
+    """
+    for ranks in (1, 2, 4, 8, 16, 32, 64):
+        spread = replace(where, parallelism=Parallelism(tensor=ranks))
+        if np.all(spread.decode(batch, context).memory.fits):
+            return ranks
+    raise CapacityError(
+        f"{where.architecture.name} with {batch} sequences of {context} tokens does not fit on "
+        f"64 x {where.device.id}"
+    )

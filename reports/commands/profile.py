@@ -11,7 +11,7 @@ import typer
 from roofcast.hardware.errors import unknown
 from roofcast.hardware.profile import Profile
 from roofcast.hardware.profile_store import read, shipped, user_folder
-from roofcast.reports import options, output, units, words
+from roofcast.reports import options, output, profile_text, units, words
 from roofcast.reports.tables import Column, Table
 
 app = options.new_app()
@@ -62,10 +62,10 @@ def show(
     for warning in chosen.warnings:
         output.say(f"Note: {warning}")
     output.say()
-    output.show(_parameters(chosen))
+    output.show(profile_text.parameters(chosen))
     for key, value in chosen.roofs.items():
-        unit = "B/s" if key.endswith("bytes_per_s") else "FLOP/s"
-        output.say(f"measured roof {key}: {units.scaled(value, unit)}")
+        text = units.scaled(value, profile_text.roof_unit(key))
+        output.say(f"measured {profile_text.roof_words(key)}: {text}")
     for key, curve in chosen.curves.items():
         output.say(f"curve {key}: {len(curve.points)} points over {curve.axis}, {curve.origin}")
 
@@ -113,21 +113,3 @@ def _table(found: list[tuple[str, Profile]]) -> Table:
 
 def _error(profile: Profile) -> str:
     return units.percent(profile.held_out[0].median_ape) if profile.held_out else units.UNKNOWN
-
-
-def _parameters(profile: Profile) -> Table:
-    items = profile.parameters.items()
-    return Table(
-        (
-            Column("parameter", [name for name, _ in items], right=False),
-            Column("value", [f"{each.value:.4g}" for _, each in items]),
-            Column("unit", [each.unit for _, each in items], right=False),
-            Column("± 1 s.e.", [_spread(each.standard_error) for _, each in items]),
-            Column("origin", [each.origin for _, each in items], right=False, rank=1),
-            Column("source", ["; ".join(each.sources) for _, each in items], right=False, rank=2),
-        )
-    )
-
-
-def _spread(standard_error: float | None) -> str:
-    return units.UNKNOWN if standard_error is None else f"{standard_error:.2g}"

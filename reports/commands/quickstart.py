@@ -1,0 +1,124 @@
+"""`roofcast quickstart`: measure, forecast, draw; the command the README begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from roofcast.calibrate.calibration import Calibration
+from roofcast.calibrate.calibration import calibrate as measure
+from roofcast.reports import options, output, units, words
+from roofcast.reports.progress import ProgressLine
+from roofcast.reports.quickstart import CONTEXT, ROOM, Case, draw, gpu_cases, local_case
+from roofcast.reports.tables import Column, Table
+from roofcast.simulator.tables import rows
+
+app = options.new_app()
+
+_LARGE_BATCH = 64
+
+
+@app.command()
+def quickstart(
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the figures go.")] = Path(
+        "roofcast-out"
+    ),
+    device: Annotated[
+        str, typer.Option("--device", "-d", metavar="auto|cpu|cuda|mps", help="What to measure.")
+    ] = "auto",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an interrupted measurement.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Measure this machine, forecast models on it and on GPUs, draw the figures.
+
+    Takes a few minutes, most of them for the measurement.
+
+    \b
+    Examples:
+      roofcast quickstart
+      roofcast quickstart --out figures --device cpu
+    """
+    with ProgressLine() as listener:
+        calibration = measure(device, quick=True, resume=resume, listener=listener)
+    local, gpus = local_case(calibration), gpu_cases()
+    figures = draw(calibration, local, gpus, out)
+    if json:
+        output.emit_json(describe(calibration, [local, *gpus], figures))
+    else:
+        _print(calibration, local, gpus, figures)
+
+
+def describe(
+    calibration: Calibration, cases: Sequence[Case], figures: Sequence[Path]
+) -> dict[str, object]:
+    """What `--json` prints."""
+    return {
+        **calibration.as_json(),
+        "verdicts": [case.verdict for case in cases],
+        "forecasts": [row for case in cases for row in rows(case.single)],
+        "figures": [str(path) for path in figures],
+    }
+
+
+def _print(
+    calibration: Calibration, local: Case, gpus: Sequence[Case], figures: Sequence[Path]
+) -> None:
+    output.say(f"This machine: {local.where.device}")
+    output.say(words.provenance(calibration.profile))
+    output.say(local.verdict)
+    output.say()
+    output.say(
+        f"GPUs at context {CONTEXT:,}, each model in bf16 over as few devices as hold "
+        f"{ROOM[0]} sequences of {ROOM[1]:,} tokens:"
+    )
+    output.say()
+    output.show(table([local, *gpus]), rest="see --json")
+    output.say()
+    for case in gpus:
+        output.say(case.verdict)
+    output.say()
+    for profile in {case.where.profile.name: case.where.profile for case in gpus}.values():
+        output.say(words.provenance(profile))
+        output.say(words.trust(profile))
+    output.say()
+    output.say(f"Figures: {', '.join(str(path) for path in figures if path.suffix == '.png')}")
+    output.say(f"Held-out error of {calibration.profile.device}: {_held_out(calibration)}.")
+
+
+def table(cases: Sequence[Case]) -> Table:
+    """A row a case: batch 1, a larger batch, how far batching pays and memory allows."""
+    large = [case.where.decode(_LARGE_BATCH, CONTEXT) for case in cases]
+    fitting = [bool(each.memory.fits) for each in large]
+
+    def rate(value: float, fits: bool = True) -> str:
+        return units.significant(value) if fits else "does not fit"
+
+    return Table(
+        (
+            Column("model", [case.where.architecture.name for case in cases], right=False),
+            Column("device", [case.where.device.id for case in cases], right=False),
+            Column("TP", [str(case.where.parallelism.tensor) for case in cases]),
+            Column("batch 1", [units.seconds(float(case.single.step_time_s)) for case in cases]),
+            Column("tok/s", [rate(float(case.single.tokens_per_s)) for case in cases]),
+            Column(
+                f"tok/s at batch {_LARGE_BATCH}",
+                [
+                    rate(float(each.tokens_per_s), ok)
+                    for each, ok in zip(large, fitting, strict=True)
+                ],
+            ),
+            Column("pays to batch", [words.about(case.batching.batch) for case in cases], rank=1),
+            Column("memory holds", [words.about(case.batching.limit) for case in cases], rank=2),
+        )
+    )
+
+
+def _held_out(calibration: Calibration) -> str:
+    errors = calibration.held_out
+    return words.held_out(errors) if errors else "no run was held out"

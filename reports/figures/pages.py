@@ -1,0 +1,117 @@
+"""Whole figures: title, panels and files, from forecasts. The drawing is in the modules beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from roofcast.reports import figure_data, units, words
+from roofcast.reports.figure_data import Line
+from roofcast.reports.figures import accuracy, bars, curves, reply, roofline, style
+from roofcast.reports.figures.sheet import save, sheet
+from roofcast.simulator.prediction import Forecast
+from roofcast.simulator.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from roofcast.calibrate.calibration import Calibration
+
+
+def roofline_page(forecast: Forecast, stem: Path) -> list[Path]:
+    """Operators on the roofline; the forecast's points differ in batch only."""
+    context = units.tokens(float(np.ravel(forecast.context)[0]))
+    with style.applied():
+        figure, (axes,) = sheet(
+            "A decode step on the roofline", _about(forecast, f"context {context}")
+        )
+        roofline.draw(axes, figure_data.roofline(forecast))
+        return save(figure, stem)
+
+
+def throughput_page(forecasts: Sequence[Forecast], stem: Path) -> list[Path]:
+    """Tokens/s over batch, a curve for each context; each forecast's points differ in batch only."""
+    lines = [
+        figure_data.tokens_by_batch(
+            each, f"{units.tokens(float(np.ravel(each.context)[0]))} context"
+        )
+        for each in forecasts
+    ]
+    with style.applied():
+        figure, (axes,) = sheet("Throughput by batch", _about(forecasts[0]))
+        curves.throughput(axes, lines)
+        return save(figure, stem)
+
+
+def latency_page(forecasts: Sequence[Forecast], stem: Path) -> list[Path]:
+    """Step time over context, a curve for each batch; each forecast's points differ in context only."""
+    lines = [
+        figure_data.latency_by_context(each, f"batch {np.ravel(each.batch)[0]:,.0f}")
+        for each in forecasts
+    ]
+    with style.applied():
+        figure, (axes,) = sheet("Latency by context", _about(forecasts[0]))
+        curves.latency(axes, lines)
+        return save(figure, stem)
+
+
+def reply_page(trajectory: Trajectory, stem: Path) -> list[Path]:
+    """One reply as its cache grows."""
+    title = f"A reply of {trajectory.output_tokens:,} tokens"
+    with style.applied():
+        figure, (axes,) = sheet(title, _about(trajectory.steps))
+        reply.draw(axes, figure_data.growth(trajectory.steps))
+        return save(figure, stem)
+
+
+def accuracy_page(calibration: Calibration, stem: Path) -> list[Path]:
+    """Measured against forecast, and the errors of those forecasts."""
+    groups = figure_data.comparisons(calibration)
+    with style.applied():
+        figure, (left, right) = sheet(
+            "Forecasts against measured decode steps",
+            f"{calibration.profile.device}: {accuracy.errors(groups)}",
+            panels=2,
+            size_in=(9.6, 4.6),
+        )
+        accuracy.draw(left, groups, calibration.profile.band)
+        accuracy.residuals(right, groups, calibration.profile.band)
+        return save(figure, stem)
+
+
+def comparison_page(
+    title: str, subtitle: str, panels: Sequence[tuple[str, Sequence[Line]]], stem: Path
+) -> list[Path]:
+    """Tokens/s over batch, one panel a model, one curve a device."""
+    with style.applied():
+        figure, axes = sheet(title, subtitle, panels=len(panels), size_in=(5.0 * len(panels), 4.6))
+        for panel, (name, lines) in zip(axes, panels, strict=True):
+            curves.throughput(panel, lines)
+            panel.text(0.02, 0.97, name, transform=panel.transAxes, va="top", weight="bold")
+        return save(figure, stem)
+
+
+def breakdown_page(
+    title: str, subtitle: str, data: Sequence[figure_data.Bar], stem: Path
+) -> list[Path]:
+    """Where the time of several steps goes."""
+    with style.applied():
+        widest = max(len(bar.name) for bar in data)
+        figure, (axes,) = sheet(
+            title, subtitle, left_in=0.35 + 0.068 * widest, size_in=(7.2, 1.9 + 0.34 * len(data))
+        )
+        bars.draw(axes, data)
+        return save(figure, stem)
+
+
+def _about(forecast: Forecast, *more: str) -> str:
+    profile = forecast.profile
+    by = "ideal profile" if profile.engine == "ideal" else f"{profile.name} ({profile.engine})"
+    parts = [
+        f"{forecast.work.architecture.name} on {forecast.device.name}",
+        words.layout(forecast.work.parallelism) if forecast.devices > 1 else "",
+        *more,
+        by,
+    ]
+    return ", ".join(part for part in parts if part)
