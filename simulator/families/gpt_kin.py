@@ -39,9 +39,9 @@ def neo_kinds(config: Config) -> tuple[str, ...]:
     return tuple(patterns.FULL if name == "global" else patterns.SLIDING for name in names)
 
 
-def neo_window(config: Config) -> int | None:
-    """GPT-Neo's local window."""
-    return patterns.window(config, "window_size")
+def no_window(config: Config) -> None:
+    """GPT-Neo masks its local layers; the reference keeps and multiplies their whole cache."""
+    config.ignore("window_size")
 
 
 def offset_positions(path: str) -> parts.Tables:
@@ -74,7 +74,7 @@ NEO: Final = Style(
     head_dim=plain_head_dim,
     kv_heads=one_per_head,
     kinds=neo_kinds,
-    window=neo_window,
+    window=no_window,
 )
 PERSIMMON: Final = Style(
     qkv_bias=True,
