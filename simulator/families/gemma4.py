@@ -129,4 +129,13 @@ FAMILIES: Final = (
         defaults_of="gemma4_text",
         layers_at="model.language_model.layers",
     ),
+    Family(
+        ("gemma4_unified_text", "gemma4_unified"),
+        ("Gemma4Unified",),
+        build,
+        defaults_of="gemma4_unified_text",
+        # The class builds neither experts nor per-layer embeddings.
+        defaults={"enable_moe_block": False, "hidden_size_per_layer_input": 0},
+        layers_at="model.language_model.layers",
+    ),
 )

@@ -1,10 +1,10 @@
-"""Kimi Linear: Kimi delta attention with a latent-attention layer every fourth."""
+"""Kimi Linear and Bailing Hybrid (Ling, Ring): Kimi delta attention, some latent attention."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from roofcast.simulator.architecture import Architecture, Layer
+from roofcast.simulator.architecture import Architecture, Core, Experts, Layer, Weight
 from roofcast.simulator.config import Config
 from roofcast.simulator.families import parts
 from roofcast.simulator.families.family import (
@@ -14,8 +14,9 @@ from roofcast.simulator.families.family import (
     embeddings_and_head,
     layer,
 )
-from roofcast.simulator.families.hybrid import LINEAR, mixers, stack, top_k
+from roofcast.simulator.families.hybrid import LINEAR, every_full, mixers, stack, top_k
 from roofcast.simulator.families.mixers import KimiDelta
+from roofcast.simulator.families.mtp import Mtp, mtp_layers
 from roofcast.simulator.families.patterns import FULL
 from roofcast.simulator.families.style import LLAMA_NORMS
 
@@ -31,7 +32,7 @@ K3_ONLY: Final = (
 )
 
 
-def build(config: Config) -> Architecture:
+def build_kimi(config: Config) -> Architecture:
     """The model of a kimi_linear file; Kimi K3 is refused by name."""
     for name in K3_ONLY:
         if config.has(name) and config.raw(name) not in (None, False, 0):
@@ -39,12 +40,38 @@ def build(config: Config) -> Architecture:
                 name, "marks Kimi K3, which is not supported: only Kimi Linear's layers are known"
             )
     config.ignore(*K3_ONLY, "head_dim", "moe_layer_freq", "mla_use_nope", "use_grouped_topk")
-    kinds = _kinds(config)
-    layers = stack(zip(kinds, _mlp_kinds(config), strict=True), lambda key: _layer(config, *key))
-    tables, output = embeddings_and_head(config, ties=False)
     if config.count("num_nextn_predict_layers"):
         raise config.error("num_nextn_predict_layers", "must be 0: no such draft layer is known")
-    return architecture(config, Body(layers, tables, output))
+    return _stack(config, _kinds(config), _mlp_kinds(config, 1))
+
+
+def build_bailing(config: Config) -> Architecture:
+    """The model of a bailing_hybrid file: full-rank gates, and one for each latent head."""
+    config.ignore("head_dim", "mtp_loss_scaling_factor", "kda_safe_gate", "kda_lower_bound")
+
+    def grouped() -> tuple[str, ...]:
+        return every_full(config, config.size("layer_group_size"))
+
+    kinds = mixers(config, (LINEAR, FULL), grouped)
+    config.ignore("layer_group_size")
+    return _stack(config, kinds, _mlp_kinds(config, 2), bailing=True)
+
+
+def _stack(
+    config: Config, kinds: tuple[str, ...], mlp_kinds: tuple[str, ...], *, bailing: bool = False
+) -> Architecture:
+    def make(key: tuple[str, str]) -> Layer:
+        kind, mlp_kind = key
+        mixer = _delta(config, bailing=bailing) if kind == LINEAR else _latent(config)
+        gate = _head_gate(config) if bailing and kind == FULL else ()
+        return _layer(config, kind, (*mixer.weights(), *gate), mixer.core(), mlp_kind)
+
+    layers = stack(zip(kinds, mlp_kinds, strict=True), make)
+    tables, output = embeddings_and_head(config, ties=False)
+    mtp: tuple[tuple[Weight, ...], tuple[Experts, ...]] = ((), ())
+    if bailing:
+        mtp = mtp_layers(config, Mtp(), make((FULL, SPARSE)))
+    return architecture(config, Body(layers, tables, output, *mtp))
 
 
 def _kinds(config: Config) -> tuple[str, ...]:
@@ -66,22 +93,22 @@ def _kinds(config: Config) -> tuple[str, ...]:
     return mixers(config, (LINEAR, FULL), from_lists)
 
 
-def _mlp_kinds(config: Config) -> tuple[str, ...]:
+def _mlp_kinds(config: Config, dense_first: int) -> tuple[str, ...]:
     given = config.names("mlp_layer_types", config.layers, (DENSE, SPARSE))
     if given is not None:
         return given
-    first = config.count("first_k_dense_replace", 1)
+    first = config.count("first_k_dense_replace", dense_first)
     return tuple(DENSE if i < first else SPARSE for i in range(config.layers))
 
 
-def _layer(config: Config, kind: str, mlp_kind: str) -> Layer:
+def _layer(
+    config: Config, kind: str, mixer: tuple[Weight, ...], core: Core, mlp_kind: str
+) -> Layer:
     hidden = config.size("hidden_size")
-    mixer: KimiDelta | parts.Latent = _delta(config) if kind == LINEAR else _latent(config)
     normed = parts.norms(LLAMA_NORMS, hidden)
     if mlp_kind == DENSE:
         block = parts.Mlp(hidden, config.size("intermediate_size"))
-        weights = mixer.weights(), block.weights(), normed
-        return layer(f"{kind}+dense", *weights, cores=(mixer.core(),))
+        return layer(f"{kind}+dense", mixer, block.weights(), normed, cores=(core,))
     count = config.size("num_experts")
     width = config.size("moe_intermediate_size")
     moe = parts.Moe(
@@ -94,18 +121,28 @@ def _layer(config: Config, kind: str, mlp_kind: str) -> Layer:
         experts="block_sparse_moe.experts",
         shared="block_sparse_moe.shared_experts",
     )
-    weights = mixer.weights(), moe.weights(), normed
-    return layer(f"{kind}+moe", *weights, cores=(mixer.core(),), experts=moe.routed())
+    routed = moe.routed()
+    return layer(f"{kind}+moe", mixer, moe.weights(), normed, cores=(core,), experts=routed)
 
 
-def _delta(config: Config) -> KimiDelta:
+def _delta(config: Config, *, bailing: bool) -> KimiDelta:
+    hidden = config.size("hidden_size")
+    if bailing:
+        heads, dim = config.size("num_attention_heads"), config.size("head_dim")
+        return KimiDelta(hidden, heads, dim, config.size("short_conv_kernel_size"), True)
     lists = config.section("linear_attn_config")
     return KimiDelta(
-        hidden=config.size("hidden_size"),
+        hidden=hidden,
         heads=lists.size("num_heads", config.size("linear_num_heads")),
         head_dim=lists.size("head_dim", config.size("linear_head_dim")),
         kernel=lists.size("short_conv_kernel_size", config.size("linear_conv_kernel_dim")),
     )
+
+
+def _head_gate(config: Config) -> tuple[Weight, ...]:
+    heads = config.size("num_attention_heads")
+    hidden = config.size("hidden_size")
+    return (Weight("self_attn.g_proj", "attention_gate", "attention", heads, hidden, pieces=heads),)
 
 
 def _latent(config: Config) -> parts.Latent:
@@ -122,4 +159,7 @@ def _latent(config: Config) -> parts.Latent:
     )
 
 
-FAMILIES: Final = (Family(("kimi_linear",), ("KimiLinear",), build),)
+FAMILIES: Final = (
+    Family(("kimi_linear",), ("KimiLinear",), build_kimi),
+    Family(("bailing_hybrid",), ("BailingHybrid",), build_bailing),
+)

@@ -1,4 +1,4 @@
-"""LFM2 and LFM2-MoE: gated short convolutions with a few attention layers."""
+"""LFM2, LFM2-MoE and LFM3: gated short convolutions with a few attention layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from roofcast.simulator.families.family import (
 )
 from roofcast.simulator.families.hybrid import gqa, mixers, stack, top_k
 from roofcast.simulator.families.mixers import ShortConv
-from roofcast.simulator.families.patterns import FULL
+from roofcast.simulator.families.patterns import FULL, SLIDING, window
 
 CONV: Final = "conv"
 NORMS: Final = ("operator_norm", "ffn_norm")
@@ -35,7 +35,13 @@ def build_dense(config: Config) -> Architecture:
 
     kinds = mixers(config, (FULL, CONV), listed)
     config.ignore("full_attn_idxs", "num_heads", "conv_dim", "conv_dim_out", "conv_use_xavier_init")
-    config.ignore("block_dim", "block_use_swiglu", "block_use_xavier_init", "block_norm_eps")
+    config.ignore(
+        "block_dim",
+        "block_mlp_init_scale",
+        "block_use_swiglu",
+        "block_use_xavier_init",
+        "block_norm_eps",
+    )
     layers = stack(kinds, lambda kind: _layer(config, kind, _dense(config, _adjusted(config))))
     tables, output = embeddings_and_head(config, final_norm="model.embedding_norm")
     return architecture(config, Body(layers, tables, output))
@@ -119,7 +125,37 @@ def _layer(config: Config, kind: str, block: _Block) -> Layer:
     )
 
 
+def build_lfm3(config: Config) -> Architecture:
+    """LFM3: windowed and full attention between the convolutions, gated by head, normed twice."""
+    third = {0: SLIDING, 2: FULL}
+
+    def fourths() -> tuple[str, ...]:
+        return tuple(CONV if i == 0 else third.get(i % 4, CONV) for i in range(config.layers))
+
+    kinds = mixers(config, (FULL, SLIDING, CONV), fourths)
+    layers = stack(kinds, lambda kind: _lfm3_layer(config, kind))
+    tables, output = embeddings_and_head(config, final_norm="model.embedding_norm")
+    return architecture(config, Body(layers, tables, output))
+
+
+def _lfm3_layer(config: Config, kind: str) -> Layer:
+    hidden = config.size("hidden_size")
+    mlp = _dense(config, config.size("intermediate_size"))[1]
+    sandwich = ("post_operator_norm", "post_ffn_norm") if config.flag("use_sandwich_norm") else ()
+    rest = mlp, parts.norms((*NORMS, *sandwich), hidden)
+    if kind == CONV:
+        conv = ShortConv(hidden, config.size("conv_L_cache"), config.flag("conv_bias"))
+        return layer(f"{kind}+dense", conv.weights(), *rest, cores=(conv.core(),))
+    attention = gqa(config, bias=config.flag("attention_bias"), qk_norm="head")
+    heads = attention.query_heads
+    gate = Weight("self_attn.g_proj", "attention_gate", "attention", heads, hidden, pieces=heads)
+    gates = (gate,) if config.flag("use_attention_gate") else ()
+    core = attention.core(window=window(config) if kind == SLIDING else None)
+    return layer(f"{kind}+dense", attention.weights(), gates, *rest, cores=(core,))
+
+
 FAMILIES: Final = (
     Family(("lfm2", "lfm2_vl"), ("Lfm2",), build_dense, defaults_of="lfm2"),
     Family(("lfm2_moe",), ("Lfm2Moe",), build_moe),
+    Family(("lfm3", "lfm3_vl"), ("Lfm3",), build_lfm3, defaults_of="lfm3"),
 )

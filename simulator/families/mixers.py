@@ -199,33 +199,39 @@ class DeltaNet:
 
 @dataclass(frozen=True, slots=True)
 class KimiDelta:
-    """Kimi delta attention (arXiv 2510.26692): a delta rule whose decay differs by channel."""
+    """Kimi delta attention (arXiv 2510.26692): a delta rule whose decay differs by channel.
+
+    The forget and output gates come from the hidden state through one head's width, or directly
+    where `full_rank_gates`.
+    """
 
     hidden: int
     heads: int
     head_dim: int
     kernel: int
+    full_rank_gates: bool = False
     prefix: str = "self_attn"
 
     def weights(self) -> tuple[Weight, ...]:
-        """Queries, keys, values, low-rank forget and output gates, convolution, norm, output."""
+        """Queries, keys, values, write strength, gates, convolution, norm, output."""
         at, hidden, heads = self.prefix, self.hidden, self.heads
         width = heads * self.head_dim
+        inputs = [(f"{name}_proj", width, heads) for name in "qkv"] + [("b_proj", heads, heads)]
+        if self.full_rank_gates:
+            inputs += [("f_proj", width, heads), ("g_proj", width, heads)]
+        else:
+            inputs += [("f_a_proj", self.head_dim, 1), ("g_a_proj", self.head_dim, 1)]
+        widened = () if self.full_rank_gates else ("f_b_proj", "g_b_proj")
         return (
             *(
                 projection(f"{at}.{name}", "in_proj", rows, hidden, pieces=pieces)
-                for name, rows, pieces in (
-                    ("q_proj", width, heads),
-                    ("k_proj", width, heads),
-                    ("v_proj", width, heads),
-                    ("b_proj", heads, heads),
-                    ("f_a_proj", self.head_dim, 1),
-                    ("g_a_proj", self.head_dim, 1),
-                )
+                for name, rows, pieces in inputs
             ),
             convolution(f"{at}.conv1d", 3 * width, self.kernel),
-            projection(f"{at}.f_b_proj", "gate_b_proj", width, self.head_dim, pieces=heads),
-            projection(f"{at}.g_b_proj", "gate_b_proj", width, self.head_dim, pieces=heads),
+            *(
+                projection(f"{at}.{name}", "gate_b_proj", width, self.head_dim, pieces=heads)
+                for name in widened
+            ),
             *vectors(at, ("dt_bias",), width),
             *vectors(at, ("A_log",), heads),
             *norm(f"{at}.o_norm", self.head_dim),

@@ -39,6 +39,7 @@ MODULES: Final = (
     "moe_kin",
     "nemotron_h",
     "nemotron_nas",
+    "olmo_hybrid",
     "opt",
     "qwen",
     "qwen_next",
