@@ -257,16 +257,23 @@ def _missed(paths: list[str], source: str) -> tuple[str, ...]:
 
 def _format(weight: Weight, stored_bytes: float, dtype: str) -> WeightFormat:
     """The format the config gave where its bytes agree, else one of the stored size."""
-    if abs(weight.format.bytes(weight.rows, weight.columns) - stored_bytes) < 1:
+    rows, columns = weight.rows, weight.columns
+    agrees = abs(weight.format.bytes(rows, columns) - stored_bytes) < 1
+    if agrees and not weight.format.plain:
         return weight.format
-    bits = stored_bytes * 8 / (weight.rows * weight.columns)
     known = FORMATS.get(dtype.lower()) or _PLAIN.get(dtype)
-    if known is not None and known.bytes(weight.rows, weight.columns) == stored_bytes:
+    if known is not None and known.bytes(rows, columns) == stored_bytes:
         return known
+    if agrees:
+        return weight.format
+    bits = stored_bytes * 8 / (rows * columns)
     if known is not None and bits >= known.bits:
-        return replace(known, bits=bits, scale_bits=0.0, tensor_bits=0.0, column_bits=0.0)
-    kept = weight.format if not weight.format.plain else replace(weight.format, name="packed")
-    return replace(kept, bits=bits, scale_bits=0.0, tensor_bits=0.0, column_bits=0.0)
+        base = known
+    elif weight.format.plain:
+        base = replace(weight.format, name="packed")
+    else:
+        base = weight.format
+    return replace(base, bits=bits, scale_bits=0.0, tensor_bits=0.0, column_bits=0.0)
 
 
 def _modules(checkpoint: Checkpoint) -> dict[str, _Module]:
