@@ -1,0 +1,1 @@
+"""Public serving points as truth: read them, forecast them, fit the shared parameters, judge."""

@@ -1,0 +1,208 @@
+"""Serving at a steady state: a fixed number of requests in flight, decode interleaved with prompts.
+
+`concurrency` C requests are in flight; each brings a prompt and asks for a reply of O tokens. B of them
+decode at a time, the others wait or have their prompt read. A token takes
+
+    T = D(B) + n P / O,     B = C O T / (O T + F)
+
+with D the decode step of B sequences at the mean context, P the time that one prompt adds, n the
+prompts of others that come in while a reply is written and F the time to the first token. In a steady
+closed loop every reply sees each other request in flight once: n = B (C - 1) / C. Where all requests
+are equally long and prompts go before decode, everyone starts and ends together: B = C and
+n = (C - m) / 2, with m prompts read in one pass. Everything is an array over points; nothing loops over them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofcast.simulator.workload import Array
+
+_HALVINGS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A closed loop: requests in flight and the mean lengths, one entry a point.
+
+    `spread` is the ratio of the shortest to the longest request, 1 where all are equal; lengths are
+    uniform between them. The run brings `waves` requests for each one in flight.
+    """
+
+    concurrency: Array
+    prompt: Array
+    output: Array
+    spread: Array
+    waves: int = 10
+
+    @property
+    def equal(self) -> NDArray[np.bool_]:
+        """Where all requests have the same lengths."""
+        return np.asarray(self.spread >= 1.0)
+
+    @property
+    def deviation(self) -> Array:
+        """Standard deviation of the reply length over its mean.
+
+        >>> load = Load(np.ones(1), np.ones(1), np.ones(1), np.array([0.8]))
+        >>> load.deviation.round(4).tolist()  # 0.2 / sqrt(12) / 0.9
+        [0.0642]
+        """
+        return np.asarray((1.0 - self.spread) / np.sqrt(12.0) / ((1.0 + self.spread) / 2.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """How an engine fits prompts between decode steps, one entry a point.
+
+    `prompts_first`: waiting prompts are read before decode goes on (SGLang); otherwise their tokens
+    ride in decode steps (vLLM and TensorRT-LLM). `token_budget` prompt tokens fit one step. New
+    requests are looked for every `poll_steps` decode steps and then held back for `wait_steps` more, to
+    read several prompts in one pass.
+    """
+
+    prompts_first: NDArray[np.bool_]
+    token_budget: Array
+    poll_steps: Array
+    wait_steps: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Decode step time of each point over a common grid of batches: (points, batches)."""
+
+    batches: Array
+    step_s: Array
+
+    def __call__(self, batch: Array) -> Array:
+        """Step time at one batch a point: linear between the nodes, extended beyond the last.
+
+        >>> Curve(np.array([1.0, 3.0]), np.array([[1.0, 2.0]]))(np.array([2.0])).tolist()
+        [1.5]
+        """
+        right = np.clip(np.searchsorted(self.batches, batch), 1, self.batches.size - 1)
+        low, high = self.batches[right - 1], self.batches[right]
+        share = (batch - low) / (high - low)
+        rows = np.arange(self.step_s.shape[0])
+        below, above = self.step_s[rows, right - 1], self.step_s[rows, right]
+        return np.asarray(below + share * (above - below))
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What the engine takes, per point: the decode curve and the seconds one prompt adds.
+
+    `prompt_s` is the time of one prompt among others in full passes, `pass_s` what each pass costs
+    besides (host and launches), `request_s` what a request takes outside of any step. `most` caps the sequences that decode at once (memory, settings).
+    """
+
+    decode: Curve
+    prompt_s: Array
+    pass_s: Array
+    request_s: Array
+    most: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """The steady state of each point; `saturated` where memory, not concurrency, sets the batch."""
+
+    batch: Array
+    tpot_s: Array
+    ttft_s: Array
+    saturated: NDArray[np.bool_]
+
+
+def closed_loop(load: Load, costs: Costs, scheduler: Scheduler) -> Steady:
+    """Solve for the mean batch by bisection: B below C O T / (O T + F) means that more decode."""
+    most = np.minimum(load.concurrency, costs.most)
+    together = _together(load, scheduler)
+    low, high = np.where(together, most, 0.0), most.copy()
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        more = _decoding(middle, load, costs, scheduler) > middle
+        low = np.where(more, middle, low)
+        high = np.where(more | together, high, middle)
+    saturated = (low > 0.999 * most) & (costs.most < load.concurrency)
+    tpot = token_s(high, load, costs, scheduler)
+    ttft = first_token_s(high, tpot, load, costs, scheduler)
+    waiting = (load.concurrency - high) / np.maximum(high, 1e-9) * load.output * tpot
+    return Steady(high, tpot, np.where(saturated, np.maximum(ttft, waiting), ttft), saturated)
+
+
+def _together(load: Load, scheduler: Scheduler) -> NDArray[np.bool_]:
+    """Where everyone starts and ends together: equal requests, prompts before decode."""
+    return np.asarray(load.equal & scheduler.prompts_first)
+
+
+def _decoding(batch: Array, load: Load, costs: Costs, scheduler: Scheduler) -> Array:
+    """Requests that decode if `batch` did: the share of a request's life spent decoding."""
+    tpot = token_s(batch, load, costs, scheduler)
+    ttft = first_token_s(batch, tpot, load, costs, scheduler)
+    reply = load.output * tpot
+    return np.asarray(load.concurrency * reply / (reply + ttft))
+
+
+def token_s(batch: Array, load: Load, costs: Costs, scheduler: Scheduler) -> Array:
+    """Mean seconds between tokens: the decode step plus the prompts of others, T = D + n P / O."""
+    others = batch * (load.concurrency - 1.0) / load.concurrency
+    joined = np.minimum(_joined(load, scheduler), load.concurrency)
+    behind = np.maximum(batch - joined, 0.0) / 2.0
+    seen = np.where(_together(load, scheduler), behind, others)
+    step = costs.decode(np.maximum(batch, 1.0))
+    return np.asarray(step + seen * _added(batch, load, costs, scheduler) / load.output)
+
+
+def first_token_s(
+    batch: Array, tpot: Array, load: Load, costs: Costs, scheduler: Scheduler
+) -> Array:
+    """Mean seconds to the first token: the running step, the queue and the request's own prompt."""
+    step = costs.decode(np.maximum(batch, 1.0))
+    riding = np.where(scheduler.prompts_first, 0.0, _passes(load, scheduler) * step)
+    own = costs.prompt_s + np.ceil(load.prompt / scheduler.token_budget) * costs.pass_s + riding
+    notice = (scheduler.poll_steps / 2.0 + scheduler.wait_steps) * step
+    wait = _queue(batch, tpot, load, costs, scheduler)
+    return np.asarray(costs.request_s + own + notice + wait)
+
+
+def _joined(load: Load, scheduler: Scheduler) -> Array:
+    """Prompts that one pass reads together."""
+    return np.maximum(scheduler.token_budget / load.prompt, 1.0)
+
+
+def _passes(load: Load, scheduler: Scheduler) -> Array:
+    """Passes a prompt of its own takes."""
+    return np.maximum(load.prompt / scheduler.token_budget, 1.0)
+
+
+def _added(batch: Array, load: Load, costs: Costs, scheduler: Scheduler) -> Array:
+    """Seconds a prompt adds to the replies of others: its own work and its share of a pass."""
+    return np.asarray(costs.prompt_s + _passes(load, scheduler) * costs.pass_s)
+
+
+def _queue(batch: Array, tpot: Array, load: Load, costs: Costs, scheduler: Scheduler) -> Array:
+    """Mean wait behind other prompts.
+
+    All start at once: of the first wave a request waits for half of the others. Where prompts ride in
+    decode steps the replies then end as far apart as their prompts were read, so that later waves wait
+    only as in an M/D/1 queue, rho S / (2 (1 - rho)). Where prompts go first, all replies of a wave
+    start together and end within a window that the spread of lengths opens, sqrt(12 k) x deviation x
+    O T after k waves; what can't be read within it queues, half of it on average.
+    """
+    passes = load.prompt / scheduler.token_budget
+    step = costs.decode(np.maximum(batch, 1.0))
+    riding = np.where(scheduler.prompts_first, 0.0, passes * step)
+    service = costs.prompt_s + passes * costs.pass_s + riding
+    reply = load.output * tpot
+    busy = np.minimum(batch / reply * service, 0.95)
+    random = np.where(load.equal, 0.0, busy * service / (2.0 * (1.0 - busy)))
+    work = (load.concurrency - 1.0) * service
+    width = np.sqrt(12.0) * load.deviation * reply
+    total = work / 2.0
+    for wave in range(1, load.waves):
+        window = np.where(scheduler.prompts_first, width * wave**0.5, np.inf)
+        total = total + np.maximum((work - window) / 2.0, random)
+    return np.asarray(total / load.waves)
