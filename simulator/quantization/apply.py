@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from roofcast.simulator.architecture import Architecture, Experts, Layer, Weight
-from roofcast.simulator.formats import find_format
+from roofcast.simulator.architecture import Architecture, Experts, Layer, Use, Weight
+from roofcast.simulator.formats import WeightFormat, find_format
 from roofcast.simulator.quantization import ggml_mixes
 from roofcast.simulator.quantization.scheme import Quantization
 
@@ -14,59 +15,56 @@ from roofcast.simulator.quantization.scheme import Quantization
 _MTP_HOMES: Final = ("model.layers.{count}.", "mtp.layers.0.", "mtp.0.", "mtp.")
 
 
+_Find = Callable[[str, Use], WeightFormat | None]
+
+
 def apply(architecture: Architecture, quantization: Quantization) -> Architecture:
     """The architecture with every weight stored as the checkpoint stores it.
 
     Layers are numbered as they stand; a module the config leaves alone keeps its format.
     """
-    if quantization.default is None and not quantization.rules:
-        return replace(architecture, kv_dtype=quantization.kv_dtype or architecture.kv_dtype)
+    find = quantization.format_for
 
-    def stored(weight: Weight, prefix: str) -> Weight:
-        found = quantization.format_for(f"{prefix}{weight.path}", weight.use)
-        return weight if found is None else replace(weight, format=found)
+    def within(home: str) -> _Find:
+        return lambda path, use: find(f"{home}{path}", use)
 
-    def stack(experts: Experts, prefix: str) -> Experts:
-        weights = tuple(
-            replace(
-                stored(replace(weight, path=_expert_path(weight.path)), prefix), path=weight.path
-            )
-            for weight in experts.weights
-        )
-        return replace(experts, weights=weights)
+    homes = [within(home.format(count=len(architecture.layers))) for home in _MTP_HOMES]
 
-    def layer(index: int, given: Layer) -> Layer:
-        prefix = f"model.layers.{index}."
-        return replace(
-            given,
-            weights=tuple(stored(weight, prefix) for weight in given.weights),
-            experts=stack(given.experts, prefix) if given.experts else None,
-        )
-
-    homes = [home.format(count=len(architecture.layers)) for home in _MTP_HOMES]
-
-    def drafted(weight: Weight) -> Weight:
-        kept = any(
-            quantization.format_for(f"{home}{weight.path}", weight.use) is None for home in homes
-        )
-        return weight if kept else stored(weight, homes[0])
-
-    def drafted_stack(experts: Experts) -> Experts:
-        given = (replace(weight, path=_expert_path(weight.path)) for weight in experts.weights)
-        formats = [drafted(weight).format for weight in given]
-        pairs = zip(experts.weights, formats, strict=True)
-        return replace(experts, weights=tuple(replace(w, format=f) for w, f in pairs))
+    def draft(path: str, use: Use) -> WeightFormat | None:
+        formats = [home(path, use) for home in homes]
+        return None if None in formats else formats[0]
 
     return replace(
         architecture,
-        layers=tuple(layer(i, given) for i, given in enumerate(architecture.layers)),
-        embeddings=tuple(stored(weight, "") for weight in architecture.embeddings),
-        head=tuple(stored(weight, "") for weight in architecture.head),
-        mtp=tuple(map(drafted, architecture.mtp)),
-        mtp_experts=tuple(map(drafted_stack, architecture.mtp_experts)),
+        layers=tuple(
+            _layer(layer, within(f"model.layers.{index}."))
+            for index, layer in enumerate(architecture.layers)
+        ),
+        embeddings=_stored(architecture.embeddings, find),
+        head=_stored(architecture.head, find),
+        mtp=_stored(architecture.mtp, draft),
+        mtp_experts=tuple(_stack(experts, draft) for experts in architecture.mtp_experts),
         kv_dtype=quantization.kv_dtype or architecture.kv_dtype,
         warnings=architecture.warnings + quantization.warnings,
     )
+
+
+def _layer(layer: Layer, find: _Find) -> Layer:
+    experts = _stack(layer.experts, find) if layer.experts else None
+    return replace(layer, weights=_stored(layer.weights, find), experts=experts)
+
+
+def _stored(weights: Iterable[Weight], find: _Find) -> tuple[Weight, ...]:
+    return tuple(_as(weight, find(weight.path, weight.use)) for weight in weights)
+
+
+def _stack(experts: Experts, find: _Find) -> Experts:
+    made = (_as(w, find(_expert_path(w.path), w.use)) for w in experts.weights)
+    return replace(experts, weights=tuple(made))
+
+
+def _as(weight: Weight, found: WeightFormat | None) -> Weight:
+    return weight if found is None else replace(weight, format=found)
 
 
 def _expert_path(path: str) -> str:

@@ -39,6 +39,10 @@ ALGORITHMS: Final[dict[str, WeightFormat]] = {
     ),
 }
 MIXED: Final = "MIXED_PRECISION"
+_NO_LIST: Final = (
+    "no excluded modules are listed, though ModelOpt always lists some; only lm_head, embeddings, "
+    "routers and norms were taken to be unquantised"
+)
 
 
 def read(block: Block) -> Quantization:
@@ -57,7 +61,8 @@ def read(block: Block) -> Quantization:
             raise fields.error("quantized_layers", f"is missing, but {MIXED} needs it")
         return Quantization("modelopt", None, (*rules, *listed), kv_dtype(fields))
     base = _algorithm(fields, algorithm)
-    return Quantization("modelopt", base, (*rules, kept()), kv_dtype(fields))
+    warnings = () if excluded else (f"{fields.source}: {_NO_LIST}",)
+    return Quantization("modelopt", base, (*rules, kept()), kv_dtype(fields), warnings)
 
 
 def layer_rules(fields: Config) -> tuple[Rule, ...]:
