@@ -222,3 +222,61 @@ def test_a_32b_model_with_block_scales_and_a_bf16_head_by_hand():
     assert made.weight_bytes == matrices + 4 * scales + 2 * (norms + tables)
     head = made.head[-1]
     assert (head.format.name, head.bytes) == ("bf16", 2 * 151936 * 5120)
+
+
+def qwen3_6_35b_mixed():
+    """ModelOpt MIXED_PRECISION as NVIDIA wrote it: fp8 attention, NVFP4 experts and head."""
+    fp8, nvfp4 = {"quant_algo": "FP8"}, {"quant_algo": "W4A16_NVFP4", "group_size": 16}
+    layers = {"lm_head": nvfp4}
+    for i in range(40):
+        stem = f"model.language_model.layers.{i}"
+        mixer = ("self_attn", "qkvo") if i % 4 == 3 else ("linear_attn", ())
+        names = [f"{letter}_proj" for letter in mixer[1]] or [
+            "in_proj_qkv",
+            "in_proj_z",
+            "out_proj",
+        ]
+        layers |= {f"{stem}.{mixer[0]}.{name}": fp8 for name in names}
+        layers[f"{stem}.mlp.experts"] = nvfp4
+        shared = ("gate_proj", "up_proj", "down_proj")
+        layers |= {f"{stem}.mlp.shared_expert.{name}": nvfp4 for name in shared}
+    return {
+        "quant_method": "modelopt",
+        "quant_algo": "MIXED_PRECISION",
+        "quantized_layers": layers,
+        "ignore": ["mtp*", "mtp.layers.0*"],
+    }
+
+
+def test_a_mixed_checkpoint_of_a_hybrid_model():
+    # nvidia/Qwen3.6-35B-A3B-NVFP4: 23.5 GB of files. The text model and its draft layer are ours; the
+    # bf16 vision tower (27 blocks of 1152, MLP 4304, merger 4608 -> 2048) is not.
+    text = {
+        "model_type": "qwen3_5_moe_text",
+        "num_hidden_layers": 40,
+        "hidden_size": 2048,
+        "moe_intermediate_size": 512,
+        "shared_expert_intermediate_size": 512,
+        "num_experts": 256,
+        "num_experts_per_tok": 8,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 2,
+        "head_dim": 256,
+        "attn_output_gate": True,
+        "full_attention_interval": 4,
+        "linear_conv_kernel_dim": 4,
+        "linear_key_head_dim": 128,
+        "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32,
+        "linear_value_head_dim": 128,
+        "mtp_num_hidden_layers": 1,
+        "vocab_size": 248320,
+    }
+    made = model(
+        {"model_type": "qwen3_5_moe", "tie_word_embeddings": False, "text_config": text},
+        qwen3_6_35b_mixed(),
+    )
+    draft = sum(w.bytes for w in made.mtp) + sum(e.bytes for e in made.mtp_experts)
+    block = 4 * 1152 * 1152 + 2 * 1152 * 4304
+    vision = 2 * (27 * block + 2304 * 1152 + 1536 * 1152 + 4608 * 4608 + 4608 * 2048)
+    assert made.weight_bytes + draft + vision == pytest.approx(23.5e9, abs=0.1e9)
