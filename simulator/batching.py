@@ -162,11 +162,14 @@ class _Scheduler:
 
     def _advance(self) -> int:
         """One step; returns how many requests it finished."""
-        preempted = self._claim_decode_blocks()
-        chunks = self._choose_chunks(preempted)
-        alone = bool(chunks) and not self.policy.chunked
+        alone = not self.policy.chunked and bool(chunks := self._choose_chunks(preempted=False))
+        if not alone:
+            preempted = self._claim_decode_blocks()
+            chunks = self._choose_chunks(preempted) if self.policy.chunked else []
         decoding = 0 if alone else self.decoding
         mean = self.context_sum / self.decoding if self.decoding else 0.0
+        if not decoding and not chunks:
+            raise RuntimeError("the scheduler found nothing to do: a defect")
         sizes = [(self.cached[i], new) for i, new in chunks]
         self.now += self.times(decoding, mean, sizes)
         done = 0
@@ -194,16 +197,19 @@ class _Scheduler:
         budget = self.policy.token_budget - (self.decoding if self.policy.chunked else 0)
         chunks: list[tuple[int, int]] = []
         for index in list(self.begun):
+            if not self._make_room(index, budget):
+                return chunks
             budget = self._take(index, budget, chunks)
         while self.waiting and budget > 0 and not preempted:
             if self.admitted >= self.policy.max_sequences:
                 break
             index = self.waiting[0][2]
             whole = self._target(index) - self.hit[index]
-            if not self.policy.chunked and whole > budget:
+            if not self.policy.chunked and whole > budget and chunks:
                 break
             self.cached[index] = self.hit[index]
-            left = self._take(index, budget, chunks, held=0)
+            room = budget if self.policy.chunked else max(budget, whole)
+            left = self._take(index, room, chunks, held=0) - (room - budget)
             if left == budget:
                 break
             budget = left
@@ -214,6 +220,14 @@ class _Scheduler:
             if self.scheduled[index] < 0:
                 self.scheduled[index] = self.now
         return chunks
+
+    def _make_room(self, index: int, budget: int) -> bool:
+        """Preempt until a begun prompt's next chunk fits; False where it had to go itself."""
+        new = min(self._target(index) - self.cached[index], budget)
+        needed = self._blocks(self.cached[index] + new) - self._blocks(self.cached[index])
+        while needed > self.free and index in self.begun:
+            self._preempt()
+        return index in self.begun
 
     def _take(
         self, index: int, budget: int, chunks: list[tuple[int, int]], held: int | None = None

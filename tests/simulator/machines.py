@@ -1,6 +1,8 @@
 """Devices and models small enough to work by hand."""
 
 from roofcast.hardware.accelerator import Accelerator
+from roofcast.hardware.profile import Parameter, Profile, ideal
+from roofcast.simulator.api import Setup
 from roofcast.simulator.architecture import (
     Architecture,
     AttentionCore,
@@ -22,7 +24,7 @@ DEVICE = Accelerator(
 )
 """1 TB/s, 100 TFLOP/s bf16, 100 GB/s links: a ridge at 100 FLOP per byte."""
 
-H, I, V, HEADS, KV, D = 512, 1024, 1000, 8, 2, 64
+H, WIDE, V, HEADS, KV, D = 512, 1024, 1000, 8, 2, 64
 
 
 def _mixer() -> tuple[Weight, ...]:
@@ -36,9 +38,9 @@ def _mixer() -> tuple[Weight, ...]:
 
 def _dense() -> tuple[Weight, ...]:
     return (
-        Weight("mlp.gate_proj", "gate_up_proj", "mlp", I, H, pieces=I),
-        Weight("mlp.up_proj", "gate_up_proj", "mlp", I, H, pieces=I),
-        Weight("mlp.down_proj", "down_proj", "mlp", H, I, pieces=I),
+        Weight("mlp.gate_proj", "gate_up_proj", "mlp", WIDE, H, pieces=WIDE),
+        Weight("mlp.up_proj", "gate_up_proj", "mlp", WIDE, H, pieces=WIDE),
+        Weight("mlp.down_proj", "down_proj", "mlp", H, WIDE, pieces=WIDE),
     )
 
 
@@ -58,9 +60,9 @@ def model(layers: int = 2, window: int | None = None, experts: bool = False) -> 
             8,
             2,
             (
-                Weight("mlp.experts.gate_proj", "experts_gate_up", "experts", I, H, pieces=I),
-                Weight("mlp.experts.up_proj", "experts_gate_up", "experts", I, H, pieces=I),
-                Weight("mlp.experts.down_proj", "experts_down", "experts", H, I, pieces=I),
+                Weight("mlp.experts.gate_proj", "experts_gate_up", "experts", WIDE, H, pieces=WIDE),
+                Weight("mlp.experts.up_proj", "experts_gate_up", "experts", WIDE, H, pieces=WIDE),
+                Weight("mlp.experts.down_proj", "experts_down", "experts", H, WIDE, pieces=WIDE),
             ),
         )
         layer = Layer("attention+moe", (*_norms(), *_mixer(), router), (core,), routed)
@@ -79,3 +81,12 @@ def model(layers: int = 2, window: int | None = None, experts: bool = False) -> 
         ),
         max_context=4096,
     )
+
+
+def flat_setup(step_s: float = 0.0) -> Setup:
+    """The small dense model on the toy device with the physical floor, plus a time per step."""
+    profile = ideal("toy")
+    if step_s:
+        parameters = {"host.step_s": Parameter(step_s, "s", "assumed")}
+        profile = Profile("flat", "toy", "ideal", "by hand", parameters=parameters)
+    return Setup(model(), DEVICE, profile)

@@ -5,7 +5,7 @@ import pytest
 
 from roofcast.simulator.operators import Operator, Pass, operators, share
 from roofcast.simulator.workload import Parallelism, Workload
-from tests.simulator.machines import HEADS, KV, D, H, I, V, model
+from tests.simulator.machines import HEADS, KV, D, H, WIDE, V, model
 
 
 def by_name(work: Pass) -> dict[str, Operator]:
@@ -22,7 +22,7 @@ def test_matrix_flops_are_two_per_weight_and_token() -> None:
     ops = by_name(Pass(model(), Workload.decode(3, 100)))
     assert ops["qkv_proj"].flops == 2 * 3 * (2 * H * (HEADS + 2 * KV) * D)
     assert ops["o_proj"].flops == 2 * 3 * (2 * H * HEADS * D)
-    assert ops["gate_up_proj"].flops == 2 * 3 * (2 * 2 * H * I)
+    assert ops["gate_up_proj"].flops == 2 * 3 * (2 * 2 * H * WIDE)
     assert ops["lm_head"].flops == 3 * (2 * H * V)
 
 
@@ -58,11 +58,11 @@ def test_kv_dtype_is_apart_from_weight_dtype() -> None:
 
 def test_experts_read_what_the_batch_touches_and_compute_top_k() -> None:
     ops = by_name(Pass(model(experts=True), Workload.decode([1, 2, 1000], 10)))
-    one = 2 * H * I * 2  # gate and up of one expert in bf16
+    one = 2 * H * WIDE * 2  # gate and up of one expert in bf16
     touched = [2.0, 8 * (1 - 0.75**2), 8.0]
     assert ops["experts_gate_up"].weight_bytes == pytest.approx([2 * one * n for n in touched])
     assert ops["experts_gate_up"].flops == pytest.approx(
-        [2 * tokens * 2 * (2 * 2 * H * I) for tokens in (1, 2, 1000)]
+        [2 * tokens * 2 * (2 * 2 * H * WIDE) for tokens in (1, 2, 1000)]
     )
 
 

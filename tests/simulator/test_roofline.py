@@ -51,6 +51,65 @@ def test_a_smooth_join_is_above_both_roofs_and_below_their_sum() -> None:
     assert total == pytest.approx(1e-3 * 2**0.25)
 
 
+def test_a_loop_bounds_what_no_roof_explains() -> None:
+    """4 layers of k = 1024 at 1 us per 4096: 4 x 1 us x (1/4)^0.5 = 2 us, whatever the bytes."""
+    looped = profile(gemm__loop_s=1e-6, gemm__loop_exponent=0.5)
+    small = gemm(weight_bytes=np.array(1.0), depth=np.array(1024.0), repeats=4.0)
+    time = operator_time(small, Roofs(DEVICE, looped))
+    assert time.total_s == pytest.approx(2e-6)
+    assert time.serial_s == pytest.approx(2e-6)
+
+
+def test_a_taller_tile_walks_its_loop_longer() -> None:
+    """(1 + 384 / 128)^0.5 = 2."""
+    looped = profile(gemm__loop_s=1e-6, gemm__loop_rows_exponent=0.5)
+    tall = gemm(depth=np.array(4096.0), rows=np.array(384.0))
+    assert operator_time(tall, Roofs(DEVICE, looped)).total_s == pytest.approx(2e-6)
+
+
+def test_blocks_queue_for_the_compute_units() -> None:
+    """1000 pieces of 2 us on 100 units take 20 us."""
+    queued = profile(attention__block_s=2e-6)
+    many = Operator("attention", "attention", "bf16", "bf16", 1.0, blocks=np.array(1000.0))
+    units = replace(DEVICE, compute_units=100)
+    assert operator_time(many, Roofs(units, queued)).total_s == pytest.approx(20e-6)
+
+
+@pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0])
+def test_joins_of_any_exponent_follow_the_formula(exponent: float) -> None:
+    smooth = profile(gemm__exponent=exponent, gemm__loop_s=4e-3)
+    both = gemm(weight_bytes=np.array(3e9), flops=np.array(1e11), depth=np.array(4096.0))
+    expected = (3e-3**exponent + 1e-3**exponent + 4e-3**exponent) ** (1 / exponent)
+    assert operator_time(both, Roofs(DEVICE, smooth)).total_s == pytest.approx(expected)
+
+
+def test_activations_a_kernel_repeats_count_so_often() -> None:
+    repeated = profile(experts__activation_factor=3.0)
+    down = Operator(
+        "experts_down", "experts", "bf16", "bf16", 1.0,
+        weight_bytes=np.array(1e9), activation_bytes=np.array(1e9),
+    )  # fmt: skip
+    assert operator_time(down, Roofs(DEVICE, repeated)).total_s == pytest.approx(4e-3)
+
+
+def test_the_most_specific_parameter_holds() -> None:
+    several = profile(
+        attention__fixed_s=1e-6,
+        attention__fixed_s__fp8=2e-6,
+        attention__fixed_s__window_attention=3e-6,
+        attention__fixed_s__window_attention__fp8=4e-6,
+    )
+    roofs = Roofs(DEVICE, several)
+
+    def fixed(name: str, stored: str) -> float:
+        operator = Operator(name, "attention", "bf16", stored, 1.0)
+        return float(operator_time(operator, roofs).fixed_s)
+
+    pairs = [("attention", "bf16"), ("attention", "fp8"), ("window_attention", "bf16")]
+    seen = [*(fixed(*pair) for pair in pairs), fixed("window_attention", "fp8")]
+    assert seen == pytest.approx([1e-6, 2e-6, 3e-6, 4e-6])
+
+
 def test_a_curve_multiplies_the_roof_not_the_fixed_part() -> None:
     curved = replace(
         profile(gemm__fixed_s=1e-6), curves={"gemm.rows": Curve("rows", (1.0, 16.0), (2.0, 1.0))}

@@ -1,0 +1,151 @@
+"""Continuous batching: conservation, order, limits, and agreement with steps worked by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roofcast.hardware.errors import CapacityError, InputError
+from roofcast.simulator.batching import Policy, Served, serve
+from roofcast.simulator.requests import Requests, requests
+from roofcast.simulator.step_time import StepTimes, Surface, tabulate
+from tests.simulator.machines import flat_setup
+
+STEP_S = 0.01
+FLAT = Surface((1.0, 2.0), (1.0, 2.0), ((0.0, 0.0), (0.0, 0.0)))
+
+
+def constant_steps(tokens: int = 5000) -> StepTimes:
+    """Every step takes 10 ms, whatever is in it."""
+    return StepTimes((0.0,) * tokens, (0.0,) * tokens, FLAT, FLAT, STEP_S)
+
+
+def run(trace: Requests, **limits: object) -> Served:
+    policy = {"kv_tokens": 100_000, "token_budget": 100, "max_sequences": 8, **limits}
+    return serve(trace, constant_steps(), Policy(**policy))  # type: ignore[arg-type]
+
+
+def test_one_request_by_hand() -> None:
+    served = run(requests([0.5], 250, 4))
+    # three chunks of at most 100 tokens, the last one gives the first token; three steps more
+    assert served.scheduled_s[0] == 0.5
+    assert served.first_token_s[0] == pytest.approx(0.5 + 3 * STEP_S)
+    assert served.last_token_s[0] == pytest.approx(0.5 + 6 * STEP_S)
+
+
+def test_a_prompt_shares_its_step_with_decoding_sequences() -> None:
+    served = run(requests([0.0, 0.015], [10, 95], [10, 1]))
+    # the second prompt finds 99 of the budget's 100 tokens left beside one decoding sequence
+    assert served.first_token_s[1] == pytest.approx(3 * STEP_S)
+    assert served.last_token_s[0] == pytest.approx(10 * STEP_S)
+
+
+def test_unchunked_prompts_stop_the_others() -> None:
+    served = run(requests([0.0, 0.015], [10, 95], [10, 1]), chunked=False)
+    assert served.last_token_s[0] == pytest.approx(11 * STEP_S)
+
+
+def test_sequences_at_once_are_limited() -> None:
+    served = run(requests(np.zeros(4), 10, 5), max_sequences=2)
+    assert served.timeline.decoding.max() == 2
+    assert served.first_token_s.tolist() == pytest.approx([STEP_S, STEP_S, 6 * STEP_S, 6 * STEP_S])
+
+
+def test_a_full_cache_preempts_the_latest_and_loses_no_token() -> None:
+    served = run(requests(np.zeros(3), 32, 40), kv_tokens=160, max_sequences=3)
+    assert served.preemptions.tolist()[0] == 0
+    assert served.preemptions.sum() > 0
+    assert served.timeline.kv_blocks.max() <= 10
+    assert np.all(served.last_token_s > served.first_token_s)
+
+
+def test_priority_goes_first() -> None:
+    served = run(requests(np.zeros(3), 10, 5, priority=[2, 1, 0]), max_sequences=1)
+    assert np.argsort(served.first_token_s).tolist() == [2, 1, 0]
+
+
+def test_a_prefix_hit_is_not_read_again() -> None:
+    served = run(requests([0.0], 250, 2, cached_tokens=200))
+    assert served.first_token_s[0] == pytest.approx(STEP_S)
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    count=st.integers(1, 40),
+    chunked=st.booleans(),
+    blocks=st.integers(12, 60),
+    at_once=st.integers(1, 12),
+)
+def test_conservation(seed: int, count: int, chunked: bool, blocks: int, at_once: int) -> None:
+    """Every request is answered once, in full, in time order, within the cache and the limits."""
+    rng = np.random.default_rng(seed)
+    trace = requests(
+        np.sort(rng.uniform(0, 2, count)),
+        rng.integers(1, 90, count),
+        rng.integers(1, 60, count),
+    )
+    served = run(trace, chunked=chunked, kv_tokens=blocks * 16, max_sequences=at_once)
+    assert np.all(served.scheduled_s >= trace.arrival_s)
+    assert np.all(served.first_token_s > served.scheduled_s)
+    assert np.all(served.last_token_s >= served.first_token_s)
+    assert np.all((served.last_token_s == served.first_token_s) == (trace.output_tokens == 1))
+    timeline = served.timeline
+    assert np.all(np.diff(timeline.time_s) > 0)
+    assert timeline.kv_blocks.max() <= blocks
+    assert timeline.kv_blocks[-1] == 0
+    assert timeline.decoding.max() <= at_once
+    if chunked or not served.preemptions.any():  # an unchunked recomputation may outgrow the budget
+        assert timeline.tokens.max() <= 100
+    # tokens read and written: every prompt once, every reply's tokens but the last of each, and
+    # what preemption recomputed
+    least = int(trace.input_tokens.sum() + (trace.output_tokens - 1).sum())
+    computed = int(timeline.tokens.sum())
+    assert computed == least if not served.preemptions.any() else computed > least
+
+
+def test_without_preemption_first_come_is_first_scheduled() -> None:
+    rng = np.random.default_rng(1)
+    trace = requests(np.sort(rng.uniform(0, 1, 50)), rng.integers(1, 300, 50), 20)
+    served = run(trace)
+    assert np.all(np.diff(served.scheduled_s) >= 0)
+
+
+def test_a_run_is_reproducible() -> None:
+    trace = requests(np.linspace(0, 1, 30), 50, 30)
+    assert run(trace).last_token_s.tolist() == run(trace).last_token_s.tolist()
+
+
+def test_step_times_equal_forecasts_at_the_grid() -> None:
+    where = flat_setup(1e-4)
+    times = tabulate(where, max_tokens=512, max_sequences=64, max_context=4000)
+    for batch, context in [(1, 1), (1, 100), (8, 1000), (64, 3999)]:
+        forecast = float(where.decode(batch, context).step_time_s)
+        assert times(batch, context) == pytest.approx(forecast, rel=0.005)
+
+
+def test_a_lone_prompt_takes_the_time_of_its_prefill() -> None:
+    where = flat_setup(1e-4)
+    times = tabulate(where, max_tokens=512, max_sequences=64, max_context=4000)
+    prefill = float(where.prefill(1, 300).step_time_s)
+    assert times(0, 0.0, [(0, 300)]) == pytest.approx(prefill, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("trace", "words"),
+    [
+        (([], 1, 1), "holds no request"),
+        (([0.0, -1.0], 1, 1), "request 1: arrival_s must be at least 0, not -1"),
+        (([1.0, 0.5], 1, 1), "request 1 arrives at 0.5 s, before the one above it"),
+        (([0.0], 0, 1), "request 0: input_tokens must be a whole number of at least 1, not 0"),
+        (([0.0], 1, 1.5), "request 0: output_tokens must be a whole number"),
+    ],
+)
+def test_bad_traces_are_named(trace: tuple[object, ...], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        requests(*trace)  # type: ignore[arg-type]
+
+
+def test_a_request_larger_than_the_cache_is_refused() -> None:
+    with pytest.raises(CapacityError, match="a request of 300 tokens can never fit"):
+        run(requests([0.0], 200, 100), kv_tokens=256)
