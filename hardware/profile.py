@@ -5,16 +5,22 @@ fixed times a step pays. The ideal profile reaches every roof and pays nothing: 
 
 Parameters, by operator kind (gemm, experts, attention, state, elementwise, collective):
 
-    <kind>.bandwidth_efficiency[.<format>]  fraction of the memory roof
-    <kind>.compute_efficiency[.<dtype>]     fraction of the dense peak
-    <kind>.fixed_s[.<format>]               seconds a kernel takes besides its roof
-    <kind>.exponent                         p of (memory^p + compute^p)^(1/p); absent: the larger one
+    <kind>.fixed_s                  seconds a kernel takes besides the rest
+    <kind>.bandwidth_efficiency     fraction of the memory roof
+    <kind>.compute_efficiency       fraction of the dense peak; may end in a dtype too
+    <kind>.activation_factor        times an operator moves its activations; absent: once
+    <kind>.loop_s                   seconds a block of threads takes for an inner dimension of 4096
+    <kind>.loop_exponent, <kind>.loop_rows_exponent   how that grows with dimension and rows
+    <kind>.block_s                  seconds an independent piece of work holds a compute unit
+    <kind>.exponent                 p of (sum of x^p)^(1/p) that joins them; absent: the largest
+    collective.latency_s[.<ranks>], collective.bandwidth_efficiency[.<ranks>]
     host.step_s, host.layer_s, host.sequence_s   seconds a step, a layer, a sequence adds
-    host.kernel_s                           seconds of dispatch a kernel: a step lasts at least so long
-    collective.latency_s                    seconds a collective takes besides its bytes
+    host.kernel_s                   seconds of dispatch a kernel: a step lasts at least so long
 
-Each of the first three may carry an operator's name in place of the format or dtype
-(``elementwise.fixed_s.sampler``), which then counts for that operator alone.
+A parameter of a kind may end in an operator's name and format, in its name, or in its format
+(``attention.fixed_s.window_attention.fp8``, ``elementwise.fixed_s.sampler``,
+``gemm.bandwidth_efficiency.fp8``); the most specific one counts. The formulas are in
+simulator/roofline.py.
 """
 
 from __future__ import annotations
@@ -51,6 +57,7 @@ class Curve:
     """A measured multiplier on an operator's roof time against one axis, log-interpolated.
 
     Beyond its ends a curve keeps its last value: extrapolation is left to the roof.
+    `standard_errors` are those of the values, where they are known.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
@@ -60,6 +67,7 @@ class Curve:
     values: tuple[float, ...]
     origin: Origin = "measured"
     sources: tuple[str, ...] = ()
+    standard_errors: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

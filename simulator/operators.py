@@ -45,6 +45,11 @@ class Operator:
     `rows` is the height of the operator's matrix products (tokens), `dtype` what they compute in,
     `format` how the weights are stored. `launches` counts kernels. `link_bytes` is what a collective
     sends and receives per rank and direction, over `peers` ranks.
+
+    What a device's parallelism can't hide: `depth` is the length one block of threads works through
+    in sequence (the inner dimension of a product, the entries an attention sees), in each of
+    `repeats` layers; `blocks` counts independent pieces of work (tiles of an expert's output,
+    sequences times KV heads), of all layers.
     """
 
     name: str
@@ -61,6 +66,9 @@ class Operator:
     vector_flops: Array = field(default_factory=_zero)
     link_bytes: Array = field(default_factory=_zero)
     peers: int = 1
+    depth: Array = field(default_factory=_zero)
+    blocks: Array = field(default_factory=_zero)
+    repeats: float = 1.0
 
     @property
     def bytes(self) -> Array:
@@ -68,9 +76,13 @@ class Operator:
         return self.weight_bytes + self.kv_read_bytes + self.kv_write_bytes + self.activation_bytes
 
     def __add__(self, other: Operator) -> Operator:
-        """The same operator in other layers: everything adds except the rows."""
+        """The same operator in other layers: everything adds except rows; the depth is averaged."""
+        repeats = self.repeats + other.repeats
         return replace(
             self,
+            repeats=repeats,
+            depth=(self.depth * self.repeats + other.depth * other.repeats) / repeats,
+            blocks=self.blocks + other.blocks,
             launches=self.launches + other.launches,
             flops=self.flops + other.flops,
             weight_bytes=self.weight_bytes + other.weight_bytes,
@@ -85,6 +97,8 @@ class Operator:
         """The operator run in `count` equal layers."""
         return replace(
             self,
+            repeats=self.repeats * count,
+            blocks=self.blocks * count,
             launches=self.launches * count,
             flops=self.flops * count,
             weight_bytes=self.weight_bytes * count,
@@ -187,6 +201,8 @@ def _layer(work: Pass, layer: Layer) -> Iterable[Operator]:
 
 
 _MIXER_PARTS = ("attention", "indexer", "linear_attention")
+_SPLIT_INPUTS = ("o_proj", "o_b_proj", "out_proj", "down_proj", "shared_down", "experts_down")
+_TILE_ROWS, _TILE_COLUMNS = 64, 128  # of an expert's output one block computes
 _MLP_PARTS = ("mlp", "shared_experts")
 
 
@@ -206,7 +222,9 @@ def _matrices(work: Pass, weights: Iterable[Weight], rows: Array) -> Iterable[Op
         matrix = sum(w.rows * w.columns * s for w, s in zip(group, shares, strict=True))
         outputs = sum(w.rows * s for w, s in zip(group, shares, strict=True))
         held = sum(w.bytes * s for w, s in zip(group, shares, strict=True))
-        inputs = max(weight.columns for weight in group)
+        inputs = float(max(weight.columns for weight in group))
+        if name in _SPLIT_INPUTS:  # these hold a part of their columns, and sum over ranks
+            inputs, outputs = inputs * max(shares), sum(w.rows for w in group)
         yield Operator(
             name=name,
             kind="gemm",
@@ -217,6 +235,7 @@ def _matrices(work: Pass, weights: Iterable[Weight], rows: Array) -> Iterable[Op
             weight_bytes=np.asarray(float(held)),
             activation_bytes=rows * ((inputs + outputs) * element),
             rows=rows,
+            depth=np.asarray(inputs),
         )
 
 
@@ -267,6 +286,8 @@ def _attention(work: Pass, core: AttentionCore) -> Operator:
         kv_write_bytes=work.sequences * written * entry,
         activation_bytes=_query_bytes(work, query_heads * (core.key_dim + core.value_dim)),
         rows=work.sequences,
+        depth=read,
+        blocks=work.sequences * kv_heads,
     )
 
 
@@ -291,6 +312,8 @@ def _latent(work: Pass, core: LatentCore) -> Operator:
         kv_write_bytes=work.sequences * new * entry,
         activation_bytes=_query_bytes(work, heads * absorbed),
         rows=work.sequences,
+        depth=read,
+        blocks=work.sequences * math.ceil(heads / _TILE_ROWS),
     )
 
 
@@ -353,7 +376,11 @@ def _experts(work: Pass, experts: Experts) -> Iterable[Operator]:
         outputs = sum(w.rows * s for w, s in zip(group, shares, strict=True))
         held = sum(w.bytes * s for w, s in zip(group, shares, strict=True))
         around = work.kernels.combine if name == "experts_down" else work.kernels.route
-        inputs = max(w.columns for w in group) * (1.0 if name != "experts_down" else max(shares))
+        inputs = float(max(w.columns for w in group))
+        if name in _SPLIT_INPUTS:
+            inputs, outputs = inputs * max(shares), sum(w.rows for w in group)
+        tall = routed / np.maximum(touched, 1.0)
+        tiles = np.ceil(tall / _TILE_ROWS) * math.ceil(outputs / _TILE_COLUMNS)
         yield Operator(
             name=name,
             kind="experts",
@@ -363,7 +390,9 @@ def _experts(work: Pass, experts: Experts) -> Iterable[Operator]:
             flops=2.0 * routed * matrix,
             weight_bytes=touched * held,
             activation_bytes=routed * ((inputs + outputs) * element),
-            rows=routed / np.maximum(touched, 1.0),
+            rows=tall,
+            depth=np.asarray(inputs),
+            blocks=touched * tiles,
         )
 
 

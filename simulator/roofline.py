@@ -1,17 +1,25 @@
 """Roofs: how long an operator takes on a device, given what its profile achieves.
 
-    t = launches x fixed + c(rows) x max(bytes / (e_b B), FLOPs / (e_c P))
+    t = launches x fixed + c(rows) x join(memory, compute, loop, blocks)
 
-with B the memory bandwidth, P the dense peak of the operator's dtype, e_b and e_c the achieved
-fractions and c a measured curve, 1 where there is none. An exponent p in the profile replaces the
-maximum by (a^p + b^p)^(1/p). A collective takes latency + bytes / (e_l L) with L the link bandwidth
-of one direction.
+    memory  = bytes / (e_b B)                  B the memory bandwidth, e_b the achieved fraction
+    compute = FLOPs / (e_c P)                  P the dense peak of the operator's dtype
+    loop    = repeats x l (depth / 4096)^a (1 + rows / 128)^r
+    blocks  = blocks x s / U                   U the compute units (SMs, CUs, Xe cores)
+    join    = the largest, or (sum of x^p)^(1/p) where the profile has an exponent p
+
+`loop` is the time one block of threads needs to walk its inner dimension, however many blocks run
+beside it: it bounds small products and short caches that no roof explains. `blocks` is the time the
+device needs to start and retire independent pieces of work. c is a measured curve, 1 where there is
+none. A profile without a parameter pays nothing for it. A collective takes latency + bytes / (e_l L)
+with L the link bandwidth of one direction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import reduce
 
 import numpy as np
 
@@ -20,6 +28,9 @@ from roofcast.hardware.errors import UnknownSpecError
 from roofcast.hardware.profile import Curve, Profile
 from roofcast.simulator.operators import Operator
 from roofcast.simulator.workload import Array
+
+LOOP_DEPTH, LOOP_ROWS = 4096.0, 128.0
+"""Where `loop_s` is quoted, and the rows from which a block's tile grows."""
 
 _WIDER: Mapping[str, tuple[str, ...]] = {
     "fp4": ("fp4", "fp8", "bf16", "fp16", "fp32"),
@@ -83,40 +94,92 @@ class Roofs:
 
 @dataclass(frozen=True, slots=True)
 class OperatorTime:
-    """Seconds of one operator: memory and compute roofs as achieved, and the fixed part."""
+    """Seconds of one operator: memory and compute roofs as achieved, and the fixed part.
+
+    `serial_s` is the larger of loop and blocks: what more bandwidth or FLOP/s wouldn't shorten.
+    """
 
     memory_s: Array
     compute_s: Array
     link_s: Array
     fixed_s: Array
     total_s: Array
+    serial_s: Array = field(default_factory=lambda: np.zeros(()))
 
 
 def operator_time(operator: Operator, roofs: Roofs) -> OperatorTime:
     """How long an operator takes, and each bound on it."""
     profile, kind = roofs.profile, operator.kind
-    variants = (operator.name, operator.format)
-    fixed = operator.launches * profile.value(f"{kind}.fixed_s", 0.0, *variants)
     zero = np.zeros(())
     if kind == "collective":
-        efficiency = profile.value("collective.bandwidth_efficiency", 1.0)
+        efficiency = profile.value("collective.bandwidth_efficiency", 1.0, str(operator.peers))
         link = operator.link_bytes / (efficiency * roofs.link_bytes_per_s(operator.peers))
-        fixed = operator.launches * collective_latency(profile, operator.peers)
-        return OperatorTime(zero, zero, link, np.asarray(fixed), link + fixed)
-    reach = profile.value(f"{kind}.bandwidth_efficiency", 1.0, *variants)
-    memory = operator.bytes / (reach * roofs.bandwidth_bytes_per_s)
-    compute = zero
-    if np.any(operator.flops):
-        dtype, peak = roofs.peak(operator.dtype)
-        rate = profile.value(f"{kind}.compute_efficiency", 1.0, operator.name, dtype) * peak
-        compute = operator.flops / rate
-    roof = _join(memory, compute, profile.value(f"{kind}.exponent", 0.0))
+        latency = np.asarray(operator.launches * collective_latency(profile, operator.peers))
+        return OperatorTime(zero, zero, link, latency, link + latency)
+    fixed = np.asarray(operator.launches * _value(operator, profile, "fixed_s", 0.0))
+    memory, compute = _memory_time(operator, roofs), _compute_time(operator, roofs)
+    loop, blocks = _loop_time(operator, profile), _blocks_time(operator, roofs)
+    roof = _join(_value(operator, profile, "exponent", 0.0), memory, compute, loop, blocks)
     curve = profile.curves.get(f"{kind}.rows.{operator.format}") or profile.curves.get(
         f"{kind}.rows"
     )
     if curve is not None:
         roof = roof * along(curve, operator.rows)
-    return OperatorTime(memory, compute, zero, np.asarray(fixed), roof + fixed)
+    serial = blocks if loop is None else loop if blocks is None else np.maximum(loop, blocks)
+    return OperatorTime(
+        memory,
+        zero if compute is None else compute,
+        zero,
+        fixed,
+        roof + fixed,
+        zero if serial is None else serial,
+    )
+
+
+def _value(operator: Operator, profile: Profile, name: str, default: float) -> float:
+    """A parameter of the operator: of its name and format, its name, its format, or its kind."""
+    name_, format_ = operator.name, operator.format
+    variants = (f"{name_}.{format_}", name_, format_)
+    return profile.value(f"{operator.kind}.{name}", default, *variants)
+
+
+def _memory_time(operator: Operator, roofs: Roofs) -> Array:
+    """bytes / (e_b B); activations count `activation_factor` times where a kernel repeats them."""
+    moved = operator.bytes
+    factor = _value(operator, roofs.profile, "activation_factor", 1.0)
+    if factor != 1.0:
+        moved = moved + (factor - 1.0) * operator.activation_bytes
+    reach = _value(operator, roofs.profile, "bandwidth_efficiency", 1.0)
+    return np.asarray(moved / (reach * roofs.bandwidth_bytes_per_s))
+
+
+def _compute_time(operator: Operator, roofs: Roofs) -> Array | None:
+    """FLOPs / (e_c P); None for an operator without matrix products."""
+    if not np.any(operator.flops):
+        return None
+    dtype, peak = roofs.peak(operator.dtype)
+    name, format_ = operator.name, operator.format
+    variants = (f"{name}.{format_}", name, format_, dtype)
+    reach = roofs.profile.value(f"{operator.kind}.compute_efficiency", 1.0, *variants)
+    return operator.flops / (reach * peak)
+
+
+def _loop_time(operator: Operator, profile: Profile) -> Array | None:
+    """repeats x l (depth / 4096)^a (1 + rows / 128)^r; None where the profile knows no loop."""
+    seconds = _value(operator, profile, "loop_s", 0.0)
+    if not seconds:
+        return None
+    slope = _value(operator, profile, "loop_exponent", 1.0)
+    time = (operator.repeats * seconds) * (operator.depth / LOOP_DEPTH) ** slope
+    growth = _value(operator, profile, "loop_rows_exponent", 0.0)
+    return time * (1.0 + operator.rows / LOOP_ROWS) ** growth if growth else np.asarray(time)
+
+
+def _blocks_time(operator: Operator, roofs: Roofs) -> Array | None:
+    """blocks x s / U; None where the profile has no s or the spec no U."""
+    seconds = _value(operator, roofs.profile, "block_s", 0.0)
+    units = roofs.device.compute_units
+    return operator.blocks * (seconds / units) if seconds and units else None
 
 
 def collective_latency(profile: Profile, peers: int) -> float:
@@ -135,7 +198,16 @@ def along(curve: Curve, positions: Array) -> Array:
     return values
 
 
-def _join(memory: Array, compute: Array, exponent: float) -> Array:
+def _join(exponent: float, *parts: Array | None) -> Array:
+    """(sum of x^p)^(1/p), or the largest where p is 0; 1 and 2 are spelled out: they are fast."""
+    present = [part for part in parts if part is not None]
+    if len(present) == 1:
+        return present[0]
     if not exponent:
-        return np.maximum(memory, compute)
-    return np.asarray((memory**exponent + compute**exponent) ** (1.0 / exponent))
+        return reduce(np.maximum, present)
+    if exponent == 1.0:
+        return sum(present[1:], present[0])
+    if exponent == 2.0:
+        return np.sqrt(sum((part * part for part in present[1:]), present[0] * present[0]))
+    powers = [part**exponent for part in present]
+    return np.asarray(sum(powers[1:], powers[0]) ** (1.0 / exponent))

@@ -125,3 +125,17 @@ def test_shapes_broadcast_without_a_loop() -> None:
     work = Pass(model(experts=True), Workload.decode(np.ones((5, 1)), np.arange(7)[None, :]))
     assert work.workload.shape == (5, 7)
     assert by_name(work)["attention"].flops.shape == (5, 7)
+
+
+def test_loops_and_blocks_are_those_of_one_rank() -> None:
+    """o_proj walks the columns its rank holds; attention has one block per sequence and KV head."""
+    whole = by_name(Pass(model(), Workload.decode(3, 100)))
+    half = by_name(Pass(model(), Workload.decode(3, 100), Parallelism(tensor=2)))
+    assert whole["o_proj"].depth == HEADS * D
+    assert half["o_proj"].depth == HEADS * D / 2
+    assert half["gate_up_proj"].depth == whole["gate_up_proj"].depth == H
+    assert whole["attention"].depth == 101  # not twice, though there are two layers
+    assert whole["attention"].blocks == 2 * 3 * KV
+    assert half["attention"].blocks == 2 * 3 * KV / 2
+    # a row-parallel product reads a part of its input and writes a whole output
+    assert half["o_proj"].activation_bytes == 2 * 3 * (HEADS * D / 2 + H) * 2
