@@ -20,6 +20,7 @@ from roofcast.simulator.workload import Array, Parallelism, Workload
 
 _MOST = 2**20
 _PER_OCTAVE = 4
+_NODE = 8  # devices of one server, where the spec does not say how many a link connects
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +135,18 @@ def _crossing(positions: Array, values: Array) -> float:
 
 
 def smallest_tensor(where: Setup, context: int, batch: int) -> int:
-    """The smallest tensor parallelism (1, 2, 4, ... 64) in which `batch` sequences of `context` fit.
+    """The smallest tensor parallelism (1, 2, 4, ...) in which `batch` sequences of `context` fit.
 
-    CapacityError where even the largest does not hold them.
+    CapacityError where all devices that one link connects do not hold them.
     """
-    for ranks in (1, 2, 4, 8, 16, 32, 64):
+    most = where.device.scale_up_max_devices or _NODE
+    ranks = 1
+    while ranks <= most:
         spread = replace(where, parallelism=Parallelism(tensor=ranks))
         if np.all(spread.decode(batch, context).memory.fits):
             return ranks
+        ranks *= 2
     raise CapacityError(
         f"{where.architecture.name} with {batch} sequences of {context} tokens does not fit on "
-        f"64 x {where.device.id}"
+        f"the {ranks // 2} x {where.device.id} that one link connects"
     )

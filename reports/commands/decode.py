@@ -136,11 +136,7 @@ def _print(reply: Trajectory) -> None:
 def _print_steps(reply: Trajectory) -> None:
     spent = reply.decode_causes_s
     decoding = sum(spent.values())
-    shares = ", ".join(
-        f"{units.percent(time / decoding)} {words.CAUSE_WORDS[cause]}"
-        for cause, time in sorted(spent.items(), key=lambda item: -item[1])
-        if time >= 0.005 * decoding
-    )
+    shares = words.split({cause: time / decoding for cause, time in spent.items()})
     output.say(f"Then {units.seconds(reply.tpot_s)} a token on average: {shares}.")
     output.say()
     output.show(steps_table(reply))
