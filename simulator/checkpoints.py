@@ -16,12 +16,15 @@ from typing import Final
 from roofcast.hardware.errors import bad_file
 from roofcast.simulator.architecture import Architecture, Experts, Layer, Weight
 from roofcast.simulator.config import read_json
+from roofcast.simulator.families import registry
 from roofcast.simulator.formats import BF16, FORMATS, FP8, FP16, FP32, WeightFormat
 from roofcast.simulator.gguf_names import Model, read_model
 from roofcast.simulator.quantization.patterns import canonical
 from roofcast.simulator.safetensors_file import Tensor, read_header
 
 INDEX: Final = "model.safetensors.index.json"
+_LFS: Final = b"version https://git-lfs"
+_LATER_PIECE: Final = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
 PARTS: Final = (
     "embeddings",
     "attention",
@@ -80,13 +83,25 @@ def _read_folder(folder: Path) -> Checkpoint | None:
     index = folder / INDEX
     if index.is_file():
         return _read_index(index)
-    files = sorted(folder.glob("*.safetensors"))
+    files = [file for file in sorted(folder.glob("*.safetensors")) if _is_there(file)]
     # Mistral's repositories hold the weights twice, the second time as consolidated*.safetensors.
     sharded = [file for file in files if not file.name.startswith("consolidated")]
     if files:
         return _read_files(folder, sharded or files)
-    quantised = sorted(folder.glob("*.gguf"))
-    return read(quantised[0]) if len(quantised) == 1 else None
+    quantised = [file for file in sorted(folder.glob("*.gguf")) if _is_there(file)]
+    whole = [file for file in quantised if not _LATER_PIECE.search(file.name)]
+    return read(whole[0]) if len(whole) == 1 else None
+
+
+def architecture_of(checkpoint: Checkpoint, name: str) -> Architecture:
+    """The model a GGUF file describes, its weights stored as they are there.
+
+    Raises FileFormatError for a checkpoint that is not GGUF: its config.json describes the model.
+    """
+    if checkpoint.model is None:
+        raise bad_file(checkpoint.source, "describes no model; expected a config.json beside it")
+    architecture, _ = registry.parse(checkpoint.model.fields, name)
+    return stored(replace(architecture, name=name), checkpoint)
 
 
 def _read_index(index: Path) -> Checkpoint:
@@ -96,7 +111,7 @@ def _read_index(index: Path) -> Checkpoint:
     if not isinstance(names, Mapping) or not all(isinstance(n, str) for n in names.values()):
         raise bad_file(index, "expected tensor names and their files", where="weight_map")
     files = [index.parent / Path(str(name)).name for name in dict.fromkeys(names.values())]
-    present = [file for file in files if file.is_file()]
+    present = [file for file in files if _is_there(file)]
     if files and len(present) == len(files):
         read_ = _read_files(index.parent, files)
         missing = set(map(str, names)) - {tensor.name for tensor in read_.tensors}
@@ -110,6 +125,14 @@ def _read_index(index: Path) -> Checkpoint:
     lacking = f"{len(files) - len(present)} of {len(files)} weight files are missing"
     note = f"{index.parent.name}: {lacking}; only the index's total size was used"
     return Checkpoint(str(index), int(total), warnings=(note,) if present else ())
+
+
+def _is_there(file: Path) -> bool:
+    """Whether a file exists and is not the pointer that Git LFS leaves where it fetched nothing."""
+    if not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        return not opened.read(len(_LFS)).startswith(_LFS)
 
 
 def _read_files(source: Path, files: Iterable[Path]) -> Checkpoint:

@@ -191,6 +191,22 @@ def test_an_index_whose_files_lack_a_tensor(tmp_path):
         checkpoints.read(tmp_path)
 
 
+def test_git_lfs_pointers_are_no_weights(tmp_path):
+    total = sharded(tmp_path)
+    for shard in tmp_path.glob("*.safetensors"):
+        shard.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    found = checkpoints.read(tmp_path)
+    assert (found.total_bytes, found.tensors) == (total, ())
+    (tmp_path / checkpoints.INDEX).unlink()
+    assert checkpoints.read(tmp_path) is None
+
+
+def test_safetensors_describe_no_model_by_themselves(tmp_path):
+    save_file(outer(), tmp_path / "model.safetensors")
+    with pytest.raises(FileFormatError, match=r"config\.json beside it"):
+        checkpoints.architecture_of(checkpoints.read(tmp_path), "x")
+
+
 def test_a_folder_without_weights(tmp_path):
     assert checkpoints.read(tmp_path) is None
 

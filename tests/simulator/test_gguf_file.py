@@ -113,10 +113,11 @@ def test_a_llama_file_becomes_an_architecture_of_its_exact_bytes(small):
     }
 
 
-def test_an_untied_head(tmp_path):
-    checkpoint = checkpoints.read(write(tmp_path / "untied.gguf", tied=False))
-    architecture, _ = registry.parse(checkpoint.model.fields, "untied")
-    made = checkpoints.stored(architecture, checkpoint)
+def test_an_untied_head_in_a_folder_of_one_file(tmp_path):
+    write(tmp_path / "untied.gguf", tied=False)
+    checkpoint = checkpoints.read(tmp_path)
+    made = checkpoints.architecture_of(checkpoint, "untied")
+    assert made.name == "untied"
     assert made.head[-1].format.name == "q6_k"
     assert made.weight_bytes == checkpoint.total_bytes
 
@@ -191,7 +192,7 @@ def test_a_split_model_is_read_from_all_its_pieces(tmp_path, small):
         writer.write_tensors_to_file()
         writer.close()
     found = checkpoints.read(tmp_path / "big-00002-of-00002.gguf")
-    assert found.total_bytes == whole.total_bytes
+    assert found.total_bytes == checkpoints.read(tmp_path).total_bytes == whole.total_bytes
     (tmp_path / "big-00001-of-00002.gguf").unlink()
     with pytest.raises(FileFormatError, match=r"00001-of-00002.*cannot be read"):
         checkpoints.read(tmp_path / "big-00002-of-00002.gguf")
