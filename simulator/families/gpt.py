@@ -95,6 +95,8 @@ GPT2: Final = Style(
     mlp_width=four_times,
     head_dim=plain_head_dim,
     kv_heads=one_per_head,
+    runs=True,
+    rope=False,
 )
 GPT_BIGCODE: Final = Style(
     qkv_bias=True,
@@ -191,6 +193,7 @@ STARCODER2: Final = Style(
     norm="layer",
     mlp_names=two("c_fc", "c_proj"),
     kinds=patterns.all_windowed,
+    runs=True,
 )
 STABLELM: Final = Style(
     qkv_bias="use_qkv_bias",

@@ -125,7 +125,7 @@ FAMILIES: Final = (
     Family(
         ("phi3",),
         ("Phi3",),
-        build(Style(names=FUSED, mlp_names=FUSED_MLP, kinds=patterns.all_windowed)),
+        build(Style(names=FUSED, mlp_names=FUSED_MLP, kinds=patterns.all_windowed, runs=True)),
     ),
     Family(("glm",), ("Glm",), build(Style(qkv_bias=ALL_ATTENTION, mlp_names=FUSED_MLP))),
     Family(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from roofcast.simulator.architecture import Architecture, Weight
+from roofcast.simulator.architecture import Architecture, Numerics, Weight
 from roofcast.simulator.config import Config
 from roofcast.simulator.families import parts, patterns
 from roofcast.simulator.families.family import Body, Family, architecture, layer
+from roofcast.simulator.families.numerics import LAYER_NORM_EPS, activation
 from roofcast.simulator.families.style import plain_head_dim
 
 # The table holds this many rows before position 0 (transformers, OPTLearnedPositionalEmbedding).
@@ -33,7 +34,18 @@ def build_opt(config: Config) -> Architecture:
         cores=(attention.core(),),
     )
     tables, output = _around(config, hidden, kind)
-    return architecture(config, Body((block,) * config.layers, tables, output))
+    numerics = Numerics(
+        norm="layernorm",
+        norm_eps=LAYER_NORM_EPS,
+        activation=activation(config),
+        gated_mlp=False,
+        rope_theta=None,
+        position_offset=POSITION_OFFSET,
+    )
+    # Not OPT-350M, which normalises after its blocks and projects its embeddings.
+    runs = kind == "layer" and output[0].op == "norm" and len(tables) == 2
+    layers = (block,) * config.layers
+    return architecture(config, Body(layers, tables, output, numerics=numerics if runs else None))
 
 
 def _around(

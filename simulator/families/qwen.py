@@ -77,6 +77,7 @@ QWEN2_MOE: Final = Style(
     moe=MoeStyle(
         dense=sparse_steps, shared_width=shared_width, shared_gate=True, shared="mlp.shared_expert"
     ),
+    runs=True,
 )
 MIMO_MTP: Final = Mtp("input_proj", ("token_layernorm", "hidden_layernorm", "final_layernorm"))
 

@@ -90,7 +90,7 @@ class Style:
     """How one family's decoder differs from Llama's.
 
     `tables` adds embedding tables (positions), `extra` adds weights to every layer. `runs` says that
-    the Torch decoder can run the family.
+    the Torch decoder can run the family, `rope` False that its positions are learned.
     """
 
     qkv_bias: Switch = False
@@ -120,6 +120,7 @@ class Style:
     moe: MoeStyle | None = None
     mtp: Mtp | None = None
     runs: bool = False
+    rope: bool = True
 
 
 def build(style: Style) -> Callable[[Config], Architecture]:
