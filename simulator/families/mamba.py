@@ -39,6 +39,7 @@ def build_mamba(config: Config) -> Architecture:
     """Mamba: `intermediate_size` counts where given, else `expand` x hidden (Falcon-Mamba)."""
     hidden = config.size("hidden_size")
     expanded = int(config.number("expand", 2) * hidden)
+    config.ignore("d_inner", "fused_add_norm", "pad_vocab_size_multiple", "rms_norm", "ssm_cfg")
     mixer = Mamba(
         hidden=hidden,
         width=config.optional_size("intermediate_size") or expanded,

@@ -151,6 +151,7 @@ def build_falcon_h1(config: Config) -> Architecture:
         cores=(attention.core(), mixer.core()),
     )
     config.ignore("layer_types", "mamba_expand", "mamba_use_mlp", "attn_layer_indices")
+    config.ignore("mlp_expansion_factor")
     tables, output = embeddings_and_head(config, final_norm="model.final_layernorm")
     return architecture(config, Body((one,) * config.layers, tables, output))
 
@@ -163,7 +164,8 @@ def build_jamba(config: Config) -> Architecture:
     attends = _periodic(config, "attn_layer")
     sparse = _periodic(config, "expert_layer")
     count = config.count("num_experts")
-    config.ignore("layer_types", "num_experts_per_tok")
+    config.ignore("layer_types", "num_experts_per_tok", "mamba_inner_layernorms", "sliding_window")
+    config.ignore("calc_logits_for_entire_prompt")
     keys = ((a, s and count > 1) for a, s in zip(attends, sparse, strict=True))
     layers = stack(keys, lambda key: _jamba_layer(config, *key))
     tables, output = embeddings_and_head(config, final_norm="model.final_layernorm")

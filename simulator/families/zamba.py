@@ -44,7 +44,8 @@ def build_zamba2(config: Config) -> Architecture:
         layers.append(_hybrid_layer(config, mixer, (block, core, own), resident=uses < blocks))
         uses += 1
     config.ignore("hybrid_layer_ids", "use_conv_bias", "use_mem_rope", "use_long_context")
-    config.ignore("num_query_groups", "kv_channels", "attention_hidden_size")
+    config.ignore("num_query_groups", "kv_channels", "gated_linear_unit", "sliding_window")
+    config.ignore("lora_rank", "conv_dimension", "rope_in_fp32", "state_size")
     tables, output = embeddings_and_head(config, final_norm="model.final_layernorm")
     return architecture(config, Body(tuple(layers), tables, output))
 
