@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from roofcast.hardware.errors import bad_file
-from roofcast.simulator.architecture import Architecture, Experts, Layer, Weight
+from roofcast.simulator.architecture import Architecture, Layer, Weight
+from roofcast.simulator.checkpoint_parts import PARTS, draft_layers, part_of
 from roofcast.simulator.config import read_json
 from roofcast.simulator.families import registry
 from roofcast.simulator.formats import BF16, FORMATS, FP8, FP16, FP32, WeightFormat
@@ -25,21 +26,6 @@ from roofcast.simulator.safetensors_file import Tensor, read_header
 INDEX: Final = "model.safetensors.index.json"
 _LFS: Final = b"version https://git-lfs"
 _LATER_PIECE: Final = re.compile(r"-(?!00001)\d{5}-of-\d{5}\.gguf$")
-PARTS: Final = (
-    "embeddings",
-    "attention",
-    "indexer",
-    "linear_attention",
-    "mlp",
-    "router",
-    "experts",
-    "shared_experts",
-    "norms",
-    "lm_head",
-    "mtp",
-    "vision",
-    "other",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +43,7 @@ class Checkpoint:
 
     def bytes_by_part(self) -> dict[str, int]:
         """Bytes of each part of the model, scales and zero points with what they belong to."""
-        draft = _draft_layers(self.tensors)
+        draft = draft_layers(tensor.name for tensor in self.tensors)
         found: Counter[str] = Counter()
         for tensor in self.tensors:
             found[part_of(tensor.name, draft)] += tensor.bytes
@@ -146,55 +132,6 @@ def _read_files(source: Path, files: Iterable[Path]) -> Checkpoint:
     return Checkpoint(str(source), sum(tensor.bytes for tensor in tensors), tensors)
 
 
-# ---- names ------------------------------------------------------------------------------------
-
-# Patterns of canonical tensor names, first match wins. GGUF names are translated before they come here.
-_PARTS: Final = tuple(
-    (part, re.compile(pattern))
-    for part, pattern in (
-        ("mtp", r"(^|\.)(mtp|mtp_layers|nextn)\."),
-        ("vision", r"(^|\.)(vision\w*|visual|multi_modal_projector|mm_projector|embed_vision"
-                   r"|embed_audio|audio\w*|aligner|image_\w+)\b"),
-        ("embeddings", r"(^|\.)(embed_tokens\w*|wpe|word_embeddings|embed_in|embed_positions"
-                       r"|embeddings)\b"),
-        ("lm_head", r"(^|\.)lm_head\b"),
-        ("router", r"\b(mlp|mixer)\.gate\b|\bgate\.(wg|layer|classifier|proj)\b"
-                   r"|e_score_correction_bias|\blayers\.\d+\.gate\b|expert_bias"),
-        ("shared_experts", r"\bshare(d_)?_?experts?(_gate)?\b|\bshared_mlp\b"),
-        ("norms", r"norm\w*(\.\d+)?(\.(weight|bias))?$|\bln_\w+"),
-        ("indexer", r"\bindexer\b"),
-        ("experts", r"\bexperts\b"),
-        ("linear_attention", r"\b(linear_attn|mamba|ssm\w*|conv|conv1d|temporal_block)\b"
-                             r"|\bmixer\.(in_proj|out_proj|x_proj|dt_proj|A_log|D|dt_bias|conv1d)\b"
-                             r"|\b(A_log|dt_bias)\b"),
-        ("attention", r"attn|attention|\bmixer\.[qkvo]_proj\b|query_key_value"),
-        ("mlp", r"\bmlps?\b|\bmixer\.(up|down|gate)_proj\b|\bfc[12]\b|\bmlp_block\b"),
-    )
-)  # fmt: skip
-_DRAFT: Final = re.compile(r"^layers\.(\d+)\.(eh_proj|enorm|hnorm|shared_head)\b")
-
-
-def part_of(name: str, draft_layers: frozenset[int] = frozenset()) -> str:
-    """The part of the model a tensor belongs to; `draft_layers` are MTP layers among the others.
-
-    >>> part_of("model.layers.0.mlp.experts.7.up_proj.weight_scale_inv")
-    'experts'
-    >>> part_of("model.layers.61.self_attn.o_proj.weight", frozenset({61}))
-    'mtp'
-    """
-    spelt = canonical(name)
-    layer = re.match(r"layers\.(\d+)\.", spelt)
-    if layer and int(layer[1]) in draft_layers:
-        return "mtp"
-    return next((part for part, pattern in _PARTS if pattern.search(spelt)), "other")
-
-
-def _draft_layers(tensors: Iterable[Tensor]) -> frozenset[int]:
-    """DeepSeek and GLM number their MTP layers on from the decoder's; their extra norms tell."""
-    matches = (_DRAFT.match(canonical(tensor.name)) for tensor in tensors)
-    return frozenset(int(match[1]) for match in matches if match)
-
-
 # ---- the formats of an architecture, from the file --------------------------------------------
 
 _PLAIN: Final = {"BF16": BF16, "F16": FP16, "F32": FP32, "F8_E4M3": FP8, "F8_E5M2": FP8}
@@ -203,6 +140,7 @@ _EXPERT: Final = re.compile(r"\bexperts\.(?:\d+|\*)\.")
 _FUSED: Final = {
     "gate_up_proj": ("gate_proj", "up_proj"),
     "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "fused_wqa_wkv": ("q_a_proj", "kv_proj"),
 }
 _SUFFIX: Final = re.compile(
     r"[._](weight|weight_scale(_inv|_2)?|input_scale|scale|weight_packed|weight_shape|weight_g_idx"
@@ -236,7 +174,7 @@ def stored(architecture: Architecture, checkpoint: Checkpoint) -> Architecture:
     modules = _modules(checkpoint)
     missed: list[str] = []
 
-    def found(weight: Weight, prefix: str, count: int = 1) -> Weight:
+    def found(weight: Weight, prefix: str, share: float) -> Weight:
         if weight.use == "unused":
             return weight
         module = _find(modules, _key(f"{prefix}{weight.path}"))
@@ -245,28 +183,36 @@ def stored(architecture: Architecture, checkpoint: Checkpoint) -> Architecture:
         if module is None:
             missed.append(weight.path)
             return weight
-        return replace(weight, format=_format(weight, module.bytes / count, module.dtype))
+        return replace(weight, format=_format(weight, module.bytes * share, module.dtype))
 
-    def stack(experts: Experts, prefix: str) -> Experts:
-        weights = tuple(found(weight, prefix, experts.count) for weight in experts.weights)
-        return replace(experts, weights=weights)
+    def group(weights: tuple[Weight, ...], prefix: str, count: int = 1) -> tuple[Weight, ...]:
+        shares = _shares(weights, count)
+        return tuple(found(w, prefix, s) for w, s in zip(weights, shares, strict=True))
 
     def layer(index: int, given: Layer) -> Layer:
-        prefix = f"layers.{index}."
-        return replace(
-            given,
-            weights=tuple(found(weight, prefix) for weight in given.weights),
-            experts=stack(given.experts, prefix) if given.experts else None,
-        )
+        prefix, experts = f"layers.{index}.", given.experts
+        if experts:
+            stack = group(experts.weights, prefix, experts.count)
+            experts = replace(experts, weights=stack)
+        return replace(given, weights=group(given.weights, prefix), experts=experts)
 
     made = replace(
         architecture,
         layers=tuple(layer(i, given) for i, given in enumerate(architecture.layers)),
-        embeddings=tuple(found(weight, "") for weight in architecture.embeddings),
-        head=tuple(found(weight, "") for weight in architecture.head),
+        embeddings=group(architecture.embeddings, ""),
+        head=group(architecture.head, ""),
     )
     warnings = checkpoint.warnings + _missed(missed, checkpoint.source)
     return replace(made, warnings=made.warnings + warnings)
+
+
+def _shares(weights: tuple[Weight, ...], count: int) -> list[float]:
+    """The part of its module that each weight is: several may be one tensor of the file, and one
+    expert is one of `count`."""
+    sizes: Counter[str] = Counter()
+    for weight in weights:
+        sizes[weight.path] += weight.rows * weight.columns
+    return [w.rows * w.columns / sizes[w.path] / count for w in weights]
 
 
 def _missed(paths: list[str], source: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from safetensors.numpy import save_file
 
 from roofcast.hardware.errors import FileFormatError
 from roofcast.simulator import checkpoints
+from roofcast.simulator.checkpoint_parts import part_of
 from roofcast.simulator.families import registry
 from roofcast.simulator.quantization import apply, quantization
 
@@ -136,6 +137,33 @@ def test_experts_share_what_is_stored_for_all(tmp_path):
     assert "were not found in the files" in made.warnings[-1]  # attention is not in this file
 
 
+def test_gpt_oss_stores_gate_and_up_of_all_experts_as_one(tmp_path):
+    fields = LLAMA | {
+        "model_type": "gpt_oss",
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "intermediate_size": 64,
+        "head_dim": 16,
+        "sliding_window": 128,
+        "layer_types": ["sliding_attention", "full_attention"],
+        "quantization_config": {"quant_method": "mxfp4"},
+    }
+    plain, _ = registry.parse(fields, "test")
+    tensors = outer()
+    for i in range(2):
+        for name, rows in (("gate_up_proj", 128), ("down_proj", 64)):
+            stem = f"model.layers.{i}.mlp.experts.{name}"
+            tensors[f"{stem}_blocks"] = np.zeros((4, rows, 2, 16), np.uint8)
+            tensors[f"{stem}_scales"] = np.zeros((4, rows, 2), np.uint8)
+            tensors[f"{stem}_bias"] = np.zeros((4, rows), BF16)
+    save_file(tensors, tmp_path / "model.safetensors")
+    found = checkpoints.read(tmp_path)
+    configured = apply(plain, quantization(fields))
+    made = checkpoints.stored(configured, found)
+    assert made.layers[0].experts == configured.layers[0].experts
+    assert 2 * made.layers[0].experts.bytes == found.bytes_by_part()["experts"]
+
+
 def test_an_index_alone_gives_the_total(tmp_path):
     total = sharded(tmp_path)
     for shard in tmp_path.glob("*.safetensors"):
@@ -247,4 +275,4 @@ def test_a_folder_without_weights(tmp_path):
     ],
 )
 def test_parts_by_the_names_checkpoints_use(name, part):
-    assert checkpoints.part_of(name) == part
+    assert part_of(name) == part

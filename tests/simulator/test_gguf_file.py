@@ -175,6 +175,37 @@ def test_other_architectures_are_read_by_their_families(tmp_path, architecture, 
     assert (core.query_heads, core.kv_heads, core.key_dim) == (HEADS, KV_HEADS, 64)
 
 
+def mxfp4_layer(add, prefix):
+    attention(add, prefix)
+    add(f"{prefix}.ffn_gate_inp.weight", 8, HIDDEN)
+    for name, rows, columns in (("gate", 256, HIDDEN), ("up", 256, HIDDEN), ("down", HIDDEN, 256)):
+        add(f"{prefix}.ffn_{name}_exps.weight", 8 * rows, columns, Kind.MXFP4)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "width"), [("gpt-oss", 256), ("qwen2moe", 256), ("llama", WIDTH)]
+)
+def test_other_mixtures_of_experts(tmp_path, architecture, width):
+    """gpt-oss, whose gate and up the config knows as one; Qwen2-MoE; Mixtral, written as llama."""
+
+    def fill(writer):
+        writer.add_expert_count(8)
+        writer.add_expert_used_count(2)
+        writer.add_sliding_window(128)
+        if architecture != "llama":
+            writer.add_expert_feed_forward_length(256)
+            writer.add_expert_shared_feed_forward_length(512)
+
+    path = write(tmp_path / "moe.gguf", architecture, fill=fill, layer=mxfp4_layer)
+    made = checkpoints.architecture_of(checkpoints.read(path), "moe")
+    stack = made.layers[0].experts
+    assert (stack.count, stack.top_k) == (8, 2)
+    assert sum(w.rows * w.columns for w in stack.weights) == 3 * width * HIDDEN
+    if width == 256:  # as in the file: 17 bytes for 32 elements
+        matrices = stack.bytes - 8 * sum(2 * w.rows for w in stack.weights if w.bias)
+        assert matrices == 8 * 3 * 256 * 256 * 17 / 32
+
+
 def test_a_split_model_is_read_from_all_its_pieces(tmp_path, small):
     whole = checkpoints.read(small)
     for number in (1, 2):
