@@ -60,6 +60,8 @@ def build_bailing(config: Config) -> Architecture:
 def _stack(
     config: Config, kinds: tuple[str, ...], mlp_kinds: tuple[str, ...], *, bailing: bool = False
 ) -> Architecture:
+    config.ignore("moe_renormalize", "num_expert_group")
+
     def make(key: tuple[str, str]) -> Layer:
         kind, mlp_kind = key
         mixer = _delta(config, bailing=bailing) if kind == LINEAR else _latent(config)

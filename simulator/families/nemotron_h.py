@@ -99,7 +99,7 @@ def _mlp(config: Config, prefix: str, width: int, *, shared: bool = False) -> tu
         bias=config.flag("mlp_bias"),
         prefix=prefix,
         part="shared_experts" if shared else "mlp",
-        ops=("shared_up", "shared_down") if shared else ("up_proj", "down_proj"),
+        ops=("shared_up_proj", "shared_down") if shared else ("up_proj", "down_proj"),
     ).weights()
 
 
