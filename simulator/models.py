@@ -11,66 +11,95 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final
 
-from roofcast.hardware.errors import InputError, bad_file, unknown
+from roofcast.hardware.errors import bad_file, unknown
+from roofcast.simulator import hub
 from roofcast.simulator.architecture import Architecture
 from roofcast.simulator.config import read_json
 from roofcast.simulator.families import registry
+from roofcast.simulator.quantization import apply, quantization, requantise
 
+CONFIG_FILE: Final = "config.json"
 QUANT_FILE: Final = "hf_quant_config.json"
 
 
 def load(model: str | Path) -> Architecture:
-    """The architecture of a bundled name, a config.json, a folder holding one, or a Hub id."""
+    """The architecture of a bundled name, a config.json, a folder holding one, or a Hub id.
+
+    A folder may hold hf_quant_config.json too; beside X.json it is X_hf_quant_config.json. Raises an
+    InputError of one line for anything that is none of these, or that no family reads.
+    """
     path = Path(model)
     if path.is_dir():
-        return _from_file(path / "config.json", path / QUANT_FILE, name=path.resolve().name)
+        return _from_file(path / CONFIG_FILE, path / QUANT_FILE, name=path.resolve().name)
     if path.is_file() or path.suffix == ".json":
         return _from_file(path, path.with_name(f"{path.stem}_{QUANT_FILE}"), name=path.stem)
-    bundled_ = bundled().get(_folded(str(model)))
-    if bundled_ is not None:
-        name, entry = bundled_
-        return from_fields(read_json(Path(str(entry))), name=name)
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", str(model)):
-        return _from_hub(str(model))
-    names = sorted(name for name, _ in bundled().values())
-    raise unknown("model", str(model), names, "or give a config.json, a folder or a Hub id")
+    name = bundled_names().get(_folded(str(model)))
+    if name is not None:
+        return _bundled(name)
+    if hub.is_id(str(model)):
+        config, side = hub.fetch(str(model), CONFIG_FILE, QUANT_FILE)
+        return _from_file(config, side, name=str(model))
+    raise unknown(
+        "model", str(model), bundled(), "or give a config.json, a folder holding one, or a Hub id"
+    )
 
 
 def from_fields(
     fields: Mapping[str, object], *, name: str, side_file: Mapping[str, object] | None = None
 ) -> Architecture:
-    """The architecture that the contents of a config.json describe."""
-    architecture, _ = registry.parse(fields, name)
-    # Seam: formats_for(fields, side_file) maps module paths to weight formats here.
-    return replace(architecture, name=name)
+    """The architecture that the contents of a config.json describe, stored as they say.
+
+    `side_file` holds the contents of hf_quant_config.json.
+    """
+    architecture = replace(registry.parse(fields, name)[0], name=name)
+    if architecture.dtype != "bf16":
+        architecture = requantise(architecture, architecture.dtype)
+    return apply(architecture, quantization(fields, side_file, source=name))
 
 
 @cache
-def bundled() -> Mapping[str, tuple[str, Traversable]]:
-    """Bundled models by every folded name they answer to."""
-    found: dict[str, tuple[str, Traversable]] = {}
-    for entry in resources.files("roofcast.simulator").joinpath("models").iterdir():
-        if entry.name.endswith(".json"):
-            name = entry.name.removesuffix(".json")
-            found[_folded(name)] = (name, entry)
+def bundled() -> tuple[str, ...]:
+    """The names of the bundled models."""
+    return tuple(name for name in _index() if not name.startswith("_"))
+
+
+@cache
+def bundled_names() -> Mapping[str, str]:
+    """The bundled model behind every folded name: its own, its Hub ids, and those without owner."""
+    found: dict[str, str] = {}
+    for name in bundled():
+        ids = [str(hub_id) for hub_id in _index()[name]]
+        for spelling in (name, *ids, *(hub_id.rpartition("/")[2] for hub_id in ids)):
+            found.setdefault(_folded(spelling), name)
     return found
 
 
+def _bundled(name: str) -> Architecture:
+    return from_fields(_read(f"{name}.json"), name=name)
+
+
+@cache
+def _index() -> dict[str, list[object]]:
+    return {key: value for key, value in _read("index.json").items() if isinstance(value, list)}
+
+
+def _read(file: str) -> dict[str, object]:
+    entry: Traversable = resources.files("roofcast.simulator").joinpath("bundled", file)
+    with resources.as_file(entry) as path:
+        return read_json(path)
+
+
 def _folded(name: str) -> str:
-    """Case and punctuation do not matter, nor does the owner in a Hub id.
+    """Case and punctuation do not matter.
 
     >>> _folded("meta-llama/Llama-3.1-8B")
-    'llama318b'
+    'metallama/llama318b'
     """
-    return re.sub(r"[^a-z0-9]", "", name.rsplit("/", 1)[-1].casefold())
+    return re.sub(r"[^a-z0-9/]", "", name.casefold())
 
 
-def _from_file(path: Path, side: Path, *, name: str) -> Architecture:
+def _from_file(path: Path, side: Path | None, *, name: str) -> Architecture:
     if not path.is_file():
         raise bad_file(path, "no such file; expected a Hugging Face config.json")
-    side_file = read_json(side) if side.is_file() else None
+    side_file = read_json(side) if side is not None and side.is_file() else None
     return from_fields(read_json(path), name=name, side_file=side_file)
-
-
-def _from_hub(model: str) -> Architecture:
-    raise InputError(f"{model}: not bundled")

@@ -40,6 +40,8 @@ class MlaStyle:
 def latent_of(config: Config) -> parts.Latent:
     """The latent attention of a file. `head_dim` and the KV heads of these files are noise."""
     config.ignore("head_dim", "qk_head_dim", "num_key_value_heads")
+    if config.count("moe_layer_freq", 1) != 1:
+        raise config.error("moe_layer_freq", "must be 1: the reference knows no other")
     heads = config.size("num_attention_heads")
     return parts.Latent(
         hidden=config.size("hidden_size"),
@@ -68,6 +70,7 @@ def indexer_weights(config: Config, latent: parts.Latent) -> tuple[Weight, ...]:
 def indexer_types(config: Config) -> tuple[str, ...]:
     """Which layers own an indexer and which reuse an earlier layer's choice (GLM-5.2)."""
     given = config.names("indexer_types", config.layers, (OWN, SHARED))
+    config.ignore("index_topk_freq", "index_skip_topk_offset", "index_topk_pattern")
     if given is not None:
         return given
     pattern = config.raw("index_topk_pattern", None)

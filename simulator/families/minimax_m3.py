@@ -43,7 +43,9 @@ def dense_layers(config: Config) -> tuple[bool, ...]:
     """Layers with a plain MLP: by `mlp_layer_types`, else by `moe_layer_freq`, else none."""
     given = config.names("mlp_layer_types", config.layers, ("dense", "sparse"))
     frequency = config.wholes("moe_layer_freq", config.layers)
-    config.ignore("first_k_dense_replace", "n_shared_experts", "moe_intermediate_size")
+    config.ignore(
+        "first_k_dense_replace", "n_shared_experts", "moe_intermediate_size", "use_qk_norm"
+    )
     if given is not None:
         return tuple(kind == "dense" for kind in given)
     return tuple(not sparse for sparse in frequency or (1,) * config.layers)

@@ -77,6 +77,7 @@ def build_mimo(config: Config) -> Architecture:
             "swa_num_key_value_heads",
             f"= {sliding.kv_heads} must divide the {sliding.query_heads} query heads",
         )
+    config.ignore("attention_chunk_size")  # the window again, where it was trained in chunks
     previous = config.optional_size("sliding_window_size")
     window = previous + 1 if previous else config.optional_size("sliding_window")
     attentions = {patterns.FULL: (full, None), patterns.SLIDING: (sliding, window)}

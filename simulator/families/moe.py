@@ -25,6 +25,7 @@ def ernie_dense(config: Config) -> tuple[bool, ...]:
 def hunyuan_shared(config: Config) -> int:
     """Hunyuan: one shared MLP of the experts' width, as transformers builds it."""
     config.ignore("moe_intermediate_size", "num_shared_expert", "use_mixed_mlp_moe")
+    config.ignore("use_qk_norm", "attention_head_dim")
     return config.size("intermediate_size")
 
 
@@ -98,7 +99,17 @@ FAMILIES: Final = (
         ("GraniteMoe",),
         build(Style(qkv_bias=ALL_ATTENTION, output_bias=ALL_ATTENTION, moe=GRANITE_MOE)),
     ),
-    Family(("minimax_m2",), ("MiniMaxM2",), build(Style(qk_norm="projection", moe=MIXTRAL_MOE))),
+    Family(
+        ("minimax_m2",),
+        ("MiniMaxM2",),
+        build(
+            Style(
+                qk_norm="projection",
+                moe=MIXTRAL_MOE,
+                understood=("use_qk_norm", "attn_type_list", "use_mtp", "mtp_transformer_layers"),
+            )
+        ),
+    ),
     Family(("glm4_moe",), ("Glm4Moe",), build(GLM4_MOE)),
     Family(
         ("dots1",),

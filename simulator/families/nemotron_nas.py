@@ -18,6 +18,7 @@ from roofcast.simulator.families.family import (
     head_dim,
     layer,
 )
+from roofcast.simulator.families.style import LLAMA_NORMS
 
 MULTIPLE_OF: Final = 256
 
@@ -51,7 +52,8 @@ def _layer(config: Config, block: Config) -> Layer:
     hidden = config.size("hidden_size")
     mixer, mixed, cores = _mixer(config, block.section("attention"))
     ffn = block.section("ffn")
-    fed, mlp = "none", ()
+    fed = "none"
+    mlp: tuple[Weight, ...] = ()
     if ffn.flag("replace_with_linear"):
         fed = "linear"
         mlp = (Weight("mlp.linear_mlp", "linear_mlp", "mlp", hidden, hidden, pieces=hidden),)
@@ -59,9 +61,9 @@ def _layer(config: Config, block: Config) -> Layer:
         fed = "dense"
         width = mlp_width(ffn.number("ffn_mult"), hidden)
         mlp = parts.Mlp(hidden, width, bias=config.flag("mlp_bias")).weights()
-    norms = ("input_layernorm",) if mixed else ()
-    norms += ("post_attention_layernorm",) if mlp else ()
-    return layer(f"{mixer}+{fed}", mixed, mlp, parts.norms(norms, hidden), cores=cores)
+    present = zip(LLAMA_NORMS, (mixed, mlp), strict=True)
+    norms = parts.norms((norm for norm, block in present if block), hidden)
+    return layer(f"{mixer}+{fed}", mixed, mlp, norms, cores=cores)
 
 
 def _mixer(config: Config, block: Config) -> tuple[str, tuple[Weight, ...], tuple[Core, ...]]:

@@ -64,6 +64,7 @@ QWEN3_MOE: Final = Style(
     kinds=patterns.all_windowed,
     window=qwen_window,
     moe=MoeStyle(dense=sparse_steps),
+    understood=("use_qk_norm",),
     runs=True,
 )
 QWEN3_VL: Final = Style(qkv_bias=BIAS, output_bias=BIAS, qk_norm="head")
@@ -92,6 +93,7 @@ FAMILIES: Final = (
                 kinds=patterns.listed(patterns.late_windows),
                 window=qwen_window,
                 mtp=MIMO_MTP,
+                understood=("attention_bias",),
             )
         ),
         defaults_of="qwen2",

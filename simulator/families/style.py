@@ -89,8 +89,9 @@ class MoeStyle:
 class Style:
     """How one family's decoder differs from Llama's.
 
-    `tables` adds embedding tables (positions), `extra` adds weights to every layer. `runs` says that
-    the Torch decoder can run the family, `rope` False that its positions are learned.
+    `tables` adds embedding tables (positions), `extra` adds weights to every layer. `understood` are
+    fields whose only known values say what the style says anyway. `runs` says that the Torch decoder
+    can run the family, `rope` False that its positions are learned.
     """
 
     qkv_bias: Switch = False
@@ -119,6 +120,7 @@ class Style:
     window: Callable[[Config], int | None] = patterns.window
     moe: MoeStyle | None = None
     mtp: Mtp | None = None
+    understood: tuple[str, ...] = ()
     runs: bool = False
     rope: bool = True
 
@@ -130,6 +132,7 @@ def build(style: Style) -> Callable[[Config], Architecture]:
 
 def from_config(style: Style, config: Config) -> Architecture:
     """The architecture of a file of a family with this style."""
+    config.ignore(*style.understood)
     recipes = _recipes(style, config)
     built = {recipe: _layer(style, config, *recipe) for recipe in dict.fromkeys(recipes)}
     layers = tuple(built[recipe] for recipe in recipes)
