@@ -150,22 +150,24 @@ def _shared_block(
     hidden, heads = config.size("hidden_size"), config.size("num_attention_heads")
     wide = config.size("attention_hidden_size", 2 * hidden)
     width = config.size("attention_head_dim", max(1, 2 * hidden // heads))
-    attention = parts.Attention(wide, heads, kv_heads(config, heads), width, width)
-    at = "shared_transformer.feed_forward"
+    at = "shared_transformer" if fused else "shared_transf"
+    names = parts.Names(*(f"{at}.self_attn.{name}_proj" for name in "qkvo"))
+    kv = kv_heads(config, heads)
+    attention = parts.Attention(wide, heads, kv, width, width, names=names)
     up = ("gate_up_proj", "gate_up_proj") if fused else ("gate_proj", "up_proj")
     mlp = parts.Mlp(
         hidden,
         config.size("intermediate_size", 4 * hidden),
         bias=bias,
-        prefix=at,
+        prefix=f"{at}.feed_forward",
         names=(*up, "down_proj"),
     )
     projected = tuple(
         replace(weight, rows=hidden) if weight.op == "o_proj" else weight
         for weight in attention.weights()
     )
-    normed = parts.norm("shared_transformer.input_layernorm", wide)
-    normed += parts.norm("shared_transformer.pre_ff_layernorm", hidden)
+    normed = parts.norm(f"{at}.input_layernorm", wide)
+    normed += parts.norm(f"{at}.pre_ff_layernorm", hidden)
     return projected + mlp.weights() + normed, attention.core()
 
 
@@ -180,6 +182,7 @@ def _hybrid_layer(
     block, core, own = shared
     hidden = config.size("hidden_size")
     held = tuple(replace(weight, resident=resident) for weight in block)
+    mixer = replace(mixer, prefix="mamba_decoder.mamba")
     return layer(
         f"{HYBRID}+dense",
         held,

@@ -126,7 +126,7 @@ def test_a_shared_block_is_resident_once_and_read_at_each_use() -> None:
         weight
         for layer in model.layers
         for weight in layer.weights
-        if weight.path == "self_attn.q_proj"
+        if weight.path == "shared_transformer.self_attn.q_proj"
     ]
     assert len(query) == 9
     assert [weight.resident for weight in query] == [True] + [False] * 8
