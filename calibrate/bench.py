@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -12,14 +12,6 @@ from roofcast.calibrate.arena import Arena, make_arena
 from roofcast.calibrate.clock import Clock, GraphClock, clock_for
 from roofcast.hardware.accelerator import Accelerator
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-DTYPES: Mapping[str, torch.dtype] = {
-    "fp32": torch.float32,
-    "bf16": torch.bfloat16,
-    "fp16": torch.float16,
-}
 _CACHE_UNKNOWN_BYTES = 64 << 20
 
 
@@ -32,6 +24,8 @@ class Bench:
     dtype: str
     arena: Arena
     memory_bytes: float
+    packed: dict[str, list[Any]] = field(default_factory=dict, compare=False)
+    """Matrices of the shape measured last, where the decoder packs them."""
 
     @property
     def step_clock(self) -> Clock:

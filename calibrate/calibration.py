@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from roofcast.calibrate.disturbance import warnings_of
 from roofcast.calibrate.fit import Fitted, fit_kernels
 from roofcast.calibrate.journal import Header, Journal
-from roofcast.calibrate.overheads import Runs, decode_runs, fit_overheads
+from roofcast.calibrate.overheads import Runs, decode_runs, fit_overheads, with_kernel_errors
 from roofcast.calibrate.plan import Plan, Target, make_plan
 from roofcast.calibrate.progress import Listener, Progress, silent
 from roofcast.calibrate.samples import Measurement
@@ -159,7 +159,7 @@ def finish(
     kernels = fit_kernels(target.device, ENGINE, measured, source)
     judged = validate(kernels, runs, source)
     seen = [entry for entry in runs if not entry.held_out]
-    fitted = fit_overheads(kernels, seen or runs, source)
+    fitted = with_kernel_errors(fit_overheads(kernels, seen or runs, source), seen or runs)
     profile = _profile(fitted, runs, measured, judged, journal.header)
     return Calibration(profile, profile_store.write(profile, path), journal.path, judged)
 

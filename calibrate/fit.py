@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from roofcast.calibrate.counted import Counted, count_all
-from roofcast.calibrate.fitting import Estimate, Fit, Sample, Unknown, fit
+from roofcast.calibrate.fitting import Estimate, Fit, Model, Sample, Unknown, fit
 from roofcast.calibrate.samples import Measurement
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.profile import Curve, Parameter, Profile
@@ -22,6 +22,9 @@ from roofcast.simulator.workload import Array
 
 _OVER = {"gemm": ("rows",), "attention": ("batch", "context"), "experts": ("rows",)}
 _FEWEST = 4  # measurements that a stage needs
+_OUT_OF_REACH = 1e6
+_CHI2_99 = 6.63
+NEVER_THE_BOUND = "not identifiable: never the bound in these measurements, so the roof itself"
 
 
 @dataclass(frozen=True)
@@ -101,17 +104,53 @@ def _stage(
     if len(measured) < _FEWEST:
         return fitted
     counted = count_all(measured, _OVER.get(kind, ("rows", "batch")))
-    unknowns = _unknowns(kind, variant, counted)
+    unknowns = _unknowns(kind, variant, counted, fitted)
 
     def model(values: Mapping[str, float]) -> Array:
         profile = with_values(fitted.profile, values)
         return np.concatenate([predict(entry, fitted.device, profile) for entry in counted])
 
-    measured_s = [entry.measured_s for entry in counted]
-    found = fit(
-        model, unknowns, Sample(np.concatenate(measured_s), clusters=clusters(measured_s, unknowns))
-    )
-    return fitted.extended(f"{kind}{variant}", found, as_parameters(found, source))
+    times = [entry.measured_s for entry in counted]
+    sample = Sample(np.concatenate(times), clusters=clusters(times, unknowns))
+    found, idle = needed_only(model, unknowns, sample)
+    parameters = as_parameters(found, source) | {
+        unknown.name: Parameter(1.0, "1", "assumed", None, (source,), NEVER_THE_BOUND)
+        for unknown in idle
+    }
+    return fitted.extended(f"{kind}{variant}", found, parameters)
+
+
+def needed_only(
+    model: Model, unknowns: Sequence[Unknown], sample: Sample
+) -> tuple[Fit, tuple[Unknown, ...]]:
+    """Fit, leaving out efficiencies without which the data is explained as well.
+
+    Where a roof is never the bound, the larger of two roofs can still be split between them by noise.
+    A roof stays only if lifting it out of reach raises the loss beyond the 99 % quantile of chi
+    squared with one degree of freedom, the loss in units of its own mean. Returns the fit and the
+    unknowns that were left out.
+    """
+    whole = fit(model, unknowns, sample)
+    idle: list[Unknown] = []
+    for unknown in unknowns:
+        if not unknown.name.split(".")[1].endswith("compute_efficiency"):
+            continue
+        rest = [other for other in unknowns if other is not unknown]
+
+        def lifted(values: Mapping[str, float], name: str = unknown.name) -> ArrayLike:
+            return model({**values, name: _OUT_OF_REACH})
+
+        alone = fit(lifted, rest, sample)
+        scale = _loss(whole.residuals) / max(whole.residuals.size - len(unknowns), 1)
+        if _loss(alone.residuals) - _loss(whole.residuals) < _CHI2_99 * scale:
+            idle.append(unknown)
+            whole = alone
+    return whole, tuple(idle)
+
+
+def _loss(log_ratios: Array) -> float:
+    """The loss the fit minimises, in its own units: soft L1 beyond 10 %."""
+    return float(np.sum(2 * (np.sqrt(1 + (log_ratios / 0.1) ** 2) - 1)))
 
 
 def clusters(groups: Sequence[Array], unknowns: Sequence[Unknown]) -> NDArray[np.intp] | None:
@@ -124,13 +163,44 @@ def clusters(groups: Sequence[Array], unknowns: Sequence[Unknown]) -> NDArray[np
     return np.repeat(np.arange(len(groups)), [group.size for group in groups])
 
 
-def _unknowns(kind: str, variant: str, counted: Sequence[Counted]) -> list[Unknown]:
-    reach = Unknown(f"{kind}.bandwidth_efficiency{variant}", 0.8, 0.002, 30.0)
-    fixed = Unknown(f"{kind}.fixed_s{variant}", 5e-6, 1e-8, 1e-2)
-    computes = any(np.any(operator.flops) for entry in counted for operator in entry.operators)
-    if not computes:
-        return [reach, fixed]
-    return [reach, Unknown(f"{kind}.compute_efficiency{variant}", 0.5, 0.0005, 1.5), fixed]
+def _unknowns(
+    kind: str, variant: str, counted: Sequence[Counted], fitted: Fitted
+) -> list[Unknown]:
+    """The parameters of a kind, started where the best measurements are.
+
+    A start far inside one roof would leave the other without a slope: the fit could never find it.
+    """
+    bandwidth, flops, fastest = _best_rates(counted)
+    roofs = Roofs(fitted.device, fitted.profile)
+    reach = bandwidth / roofs.bandwidth_bytes_per_s
+    found = [
+        _started(f"{kind}.bandwidth_efficiency{variant}", reach, 0.002, 30.0),
+        _started(f"{kind}.fixed_s{variant}", fastest / 3, 1e-8, 1e-2),
+    ]
+    if flops > 0:
+        dtype = next(o.dtype for entry in counted for o in entry.operators if np.any(o.flops))
+        rate = flops / roofs.peak(dtype)[1]
+        found.append(_started(f"{kind}.compute_efficiency{variant}", rate, 0.0005, 1.5))
+    return found
+
+
+def _started(name: str, start: float, low: float, high: float) -> Unknown:
+    return Unknown(name, float(np.clip(start, 2 * low, high / 2)), low, high)
+
+
+def _best_rates(counted: Sequence[Counted]) -> tuple[float, float, float]:
+    """The ninth deciles of bytes/s and FLOP/s, and the shortest time of a launch."""
+    bandwidths, rates, times = [], [], []
+    for entry in counted:
+        launches = sum(operator.launches for operator in entry.operators)
+        bandwidths.append(sum(operator.bytes for operator in entry.operators) / entry.measured_s)
+        rates.append(sum(operator.flops for operator in entry.operators) / entry.measured_s)
+        times.append(entry.measured_s / launches)
+    return (
+        float(np.quantile(np.concatenate(bandwidths), 0.9)),
+        float(np.quantile(np.concatenate(rates), 0.9)),
+        float(np.min(np.concatenate(times))),
+    )
 
 
 def _with_curve(fitted: Fitted, measured: Sequence[Measurement], dtype: str, source: str) -> Fitted:
@@ -148,9 +218,24 @@ def _with_curve(fitted: Fitted, measured: Sequence[Measurement], dtype: str, sou
                 ratios.setdefault(rows, []).append(ratio)
     points = tuple(sorted(ratios))
     values = tuple(float(np.median(ratios[rows])) for rows in points)
-    curve = Curve("rows", points, values, "measured", (source,))
+    errors = tuple(median_error(ratios[rows]) for rows in points)
+    curve = Curve("rows", points, values, "measured", (source,), errors)
     curves = {**fitted.profile.curves, f"gemm.rows.{dtype}": curve}
     return replace(fitted, profile=replace(fitted.profile, curves=curves))
+
+
+def median_error(values: Sequence[float]) -> float:
+    """Standard error of a median from the scatter around it: 1.2533 x 1.4826 MAD / sqrt(n).
+
+    The factors are those of a normal distribution; a single value has no scatter and is given 10 %.
+
+    >>> round(median_error([1.0, 1.1, 0.9, 1.0, 1.2]), 3)
+    0.083
+    """
+    if len(values) < 2:
+        return 0.1 * values[0]
+    deviation = float(np.median(np.abs(np.asarray(values) - np.median(values))))
+    return 1.2533 * 1.4826 * deviation / float(np.sqrt(len(values)))
 
 
 def with_values(profile: Profile, values: Mapping[str, float]) -> Profile:
@@ -167,7 +252,7 @@ def as_parameters(found: Fit, source: str) -> dict[str, Parameter]:
 def _parameter(estimate: Estimate, source: str) -> Parameter:
     unit = "s" if estimate.name.split(".")[1].endswith("_s") else "1"
     note = "" if estimate.status == "ok" else estimate.status
-    return Parameter(estimate.value, unit, "fitted", estimate.standard_error, (source,), note)
+    return Parameter(float(estimate.value), unit, "fitted", estimate.standard_error, (source,), note)
 
 
 _CORRELATED = 0.98

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -88,6 +88,39 @@ def fit_overheads(fitted: Fitted, runs: Sequence[Runs], source: str) -> Fitted:
         return fitted
     found = _fit(fitted, runs)
     return fitted.extended("host", found, as_parameters(found, source))
+
+
+def with_kernel_errors(fitted: Fitted, runs: Sequence[Runs]) -> Fitted:
+    """Widen the standard errors of the host's parameters by what the kernels' errors do to them.
+
+    The host gets what the kernels leave, so an error there moves it. To first order, with the
+    kernels' parameters independent: var += sum over k of (host at k + its error - host)^2.
+    """
+    parameters = dict(fitted.profile.parameters)
+    variances = dict.fromkeys(HOST, 0.0)
+    for moved in _moved(fitted.profile):
+        found = _fit(replace(fitted, profile=moved), runs)
+        for name in HOST:
+            variances[name] += (found[name].value - parameters[name].value) ** 2
+    for name in HOST:
+        own = parameters[name].standard_error
+        if own is not None:
+            total = float(np.sqrt(own**2 + variances[name]))
+            parameters[name] = replace(parameters[name], standard_error=total)
+    return replace(fitted, profile=replace(fitted.profile, parameters=parameters))
+
+
+def _moved(profile: Profile) -> Iterator[Profile]:
+    """The profile with one kernel parameter, or one point of a curve, higher by its error."""
+    for name, kernel in profile.parameters.items():
+        if name not in HOST and kernel.standard_error:
+            yield with_values(profile, {name: kernel.value + kernel.standard_error})
+    for name, curve in profile.curves.items():
+        for index, error in enumerate(curve.standard_errors):
+            values = list(curve.values)
+            values[index] += error
+            moved = replace(curve, values=tuple(values))
+            yield replace(profile, curves={**profile.curves, name: moved})
 
 
 def _step_s(bare: Forecast, profile: Profile) -> Array:

@@ -68,8 +68,7 @@ REFERENCE = "reference"
 def make_plan(target: Target, *, quick: bool, seed: int = 0) -> Plan:
     """The plan of a quick calibration (three minutes on two cores) or a full one (fifteen)."""
     order = random.Random(seed)
-    kernels = list(_kernels(target, quick))
-    order.shuffle(kernels)
+    kernels = _shuffled(list(_kernels(target, quick)), order)
     runs = _runs(target, quick, order)
     return Plan(
         name="quick" if quick else "full",
@@ -80,6 +79,20 @@ def make_plan(target: Target, *, quick: bool, seed: int = 0) -> Plan:
         run_effort=Effort(budget_s=1.5 if quick else 4.0, interval=0.02, least=7, most=60),
         budget_s=170.0 if quick else 870.0,
     )
+
+
+def _shuffled(tasks: list[Task], order: random.Random) -> list[Task]:
+    """Random order, but matrices of one shape stay together: packing them takes a while."""
+    groups: dict[tuple[object, ...], list[Task]] = {}
+    for task in tasks:
+        facts = task.facts
+        own = facts if task.kind not in ("gemm", "experts") else {**facts, "rows": 0}
+        groups.setdefault((task.kind, *own.values()), []).append(task)
+    blocks = list(groups.values())
+    order.shuffle(blocks)
+    for block in blocks:
+        order.shuffle(block)
+    return [task for block in blocks for task in block]
 
 
 # ---- kernels ------------------------------------------------------------------------------------
@@ -199,7 +212,7 @@ def _runs(target: Target, quick: bool, order: random.Random) -> list[Task]:
         points = _points(target, shape)
         corners = [point for point in _CORNERS if point in points]
         rest = [point for point in points if point not in corners]
-        wanted = (5 if quick else 10) - len(corners)
+        wanted = (5 if quick else 13) - len(corners)
         found += [
             run_task(shape, batch, context, target.dtype)
             for batch, context in [*corners, *order.sample(rest, min(max(wanted, 0), len(rest)))]

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import cycle
 
 import numpy as np
 import torch
 
-from roofcast.calibrate.bench import DTYPES, Bench, usable_memory
+from roofcast.calibrate.bench import Bench, usable_memory
 from roofcast.calibrate.clock import Call, Effort, Timing, measure
-from roofcast.calibrate.decoder import Cache, Decoder, fill, greedy
+from roofcast.calibrate.decoder import Decoder
+from roofcast.calibrate.kv_cache import Cache
 from roofcast.calibrate.measuring import OUT_OF_MEMORY, Recorder, release_memory
 from roofcast.calibrate.plan import Plan
 from roofcast.calibrate.samples import Task
+from roofcast.calibrate.sampling import greedy
 from roofcast.calibrate.shapes import Scale, find_shape
 from roofcast.simulator.memory import rank_cache_bytes
 from roofcast.simulator.operators import Pass
@@ -44,7 +47,7 @@ class Models:
         needed = cache_bytes + (0.0 if decoder else architecture.weight_bytes)
         self._make_room(needed)
         if decoder is None:
-            decoder = Decoder(architecture, self.bench.device, DTYPES[dtype], seed=_SEED)
+            decoder = Decoder(architecture, self.bench.device, dtype, seed=_SEED)
         self._kept[key] = decoder
         return decoder
 
@@ -88,23 +91,23 @@ def time_run(models: Models, task: Task, bench: Bench, effort: Effort) -> Timing
     work = Pass(architecture, Workload.decode(batch, capacity), kv_dtype=task.text("dtype"))
     cache_bytes = batch * float(rank_cache_bytes(work, np.asarray(float(capacity))))
     decoder = models.get(task.text("shape"), task.text("dtype"), cache_bytes)
-    with torch.inference_mode():
-        cache = decoder.new_cache(batch, capacity)
-        fill(cache, context)
-        return measure(_stepper(decoder, cache, context), bench.step_clock, effort)
+    cache = decoder.new_cache(batch, capacity)
+    decoder.fill(cache, context)
+    return measure(_stepper(decoder, cache, context), bench.step_clock, effort)
 
 
 def _stepper(decoder: Decoder, cache: Cache, context: int) -> Call:
-    """One decode step a call, each fed the token before; the cache is rewound when it is full.
+    """One decode step a call, greedy sampling included; the cache is rewound when it is full.
 
-    The context so stays within a few tokens of what was asked.
+    The context so stays within a few tokens of what was asked. The tokens fed are random, not those
+    sampled: a model of random weights repeats itself, and its routing with it.
     """
-    tokens = torch.zeros(cache.batch, dtype=torch.long, device=decoder.device)
+    shape = (_ROOM, cache.batch)
+    tokens = cycle(torch.randint(decoder.architecture.vocab_size, shape, device=decoder.device))
 
     def step() -> None:
-        nonlocal tokens
         if cache.length == cache.capacity:
-            cache.length = context
-        tokens = greedy(decoder.step(tokens, cache))
+            cache.rewind(context)
+        greedy(decoder.step(next(tokens), cache))
 
     return step

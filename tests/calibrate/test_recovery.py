@@ -1,0 +1,114 @@
+"""Simulated machines with known parameters: the fit must find them, and admit what it can't."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from roofcast.calibrate.fit import NEVER_THE_BOUND, Fitted, fit_kernels
+from roofcast.calibrate.overheads import decode_runs, fit_overheads, with_kernel_errors
+from roofcast.calibrate.samples import Measurement
+from roofcast.calibrate.validation import COVERAGE, band, coverage, interval, validate
+from tests.calibrate.simulated import DEVICE, TRUTH, simulated
+
+SEEDS = range(4)
+
+
+def fitted(measured: list[Measurement]) -> Fitted:
+    kernels = fit_kernels(DEVICE, "torch", measured, "simulation")
+    runs = decode_runs(measured, "small")
+    return with_kernel_errors(fit_overheads(kernels, runs, "simulation"), runs)
+
+
+@pytest.fixture(scope="module")
+def fits() -> list[Fitted]:
+    return [fitted(simulated(seed, quick=False)) for seed in SEEDS]
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_parameters_are_recovered_within_three_standard_errors(
+    name: str, fits: list[Fitted]
+) -> None:
+    """4 % noise, 3 % of the tasks three times too slow; every simulation, every parameter."""
+    for found in fits:
+        parameter = found.profile.parameters[name]
+        assert parameter.standard_error is not None, parameter
+        assert abs(parameter.value - TRUTH[name]) <= 3 * parameter.standard_error, parameter
+
+
+def test_standard_errors_are_small_enough_to_mean_something(fits: list[Fitted]) -> None:
+    for name in ("gemm.bandwidth_efficiency.bf16", "attention.fixed_s", "host.layer_s"):
+        error = fits[0].profile.parameters[name].standard_error
+        assert error is not None
+        assert error < 0.2 * TRUTH[name]
+
+
+def test_runs_of_one_batch_cannot_tell_the_step_from_the_sequence() -> None:
+    """host.step_s and host.sequence_s move together at batch 1: said so, not guessed."""
+    alone = [e for e in simulated(0, outliers=0.0) if e.kind != "decode" or e.facts["batch"] == 1]
+    found = fitted(alone)
+    statuses = {
+        name: found.profile.parameters[name].note for name in ("host.step_s", "host.sequence_s")
+    }
+    assert "not identifiable" in statuses.values() or any(
+        "hard to tell apart" in warning for warning in found.warnings
+    )
+    assert any("host" in warning for warning in found.warnings)
+
+
+def test_kernels_that_never_compute_bound_leave_the_rate_open() -> None:
+    measured = [
+        entry
+        for entry in simulated(0, outliers=0.0)
+        if entry.kind != "gemm" or entry.facts["rows"] == 1
+    ]
+    found = fit_kernels(DEVICE, "torch", measured, "simulation")
+    parameter = found.profile.parameters["gemm.compute_efficiency.bf16"]
+    assert parameter.standard_error is None
+    assert parameter.note == NEVER_THE_BOUND
+
+
+def test_held_out_errors_are_those_of_the_noise() -> None:
+    """A model that is true errs by the noise: 4 % noise has a median of 0.6745 x 4 %."""
+    measured = simulated(5, quick=False, outliers=0.0)
+    kernels = fit_kernels(DEVICE, "torch", measured, "simulation")
+    judged = validate(kernels, decode_runs(measured, "small"), "simulation")
+    assert [entry.scheme for entry in judged] == [
+        "held-out models",
+        "leave-one-model-out",
+        "leave-one-context-out",
+    ]
+    for entry in judged:
+        summary = entry.summary()
+        assert summary.runs >= 60
+        assert summary.median_ape == pytest.approx(0.027, abs=0.01)
+        assert summary.coverage == pytest.approx(COVERAGE, abs=0.1)
+    found = band(judged)
+    assert found is not None
+    assert found.low == pytest.approx(-1.2816 * 0.04, abs=0.02)
+    assert found.high == pytest.approx(1.2816 * 0.04, abs=0.02)
+
+
+def test_a_held_out_shape_never_reaches_the_fit() -> None:
+    """Tripling its times changes how it is judged, and no parameter."""
+    measured = simulated(6)
+    runs = decode_runs(measured, "small")
+    slow = [replace(e, measured_s=3 * e.measured_s) if e.held_out else e for e in runs]
+    kernels = fit_kernels(DEVICE, "torch", measured, "simulation")
+    before, after = (validate(kernels, entries, "simulation")[0] for entries in (runs, slow))
+    assert np.allclose(after.all - before.all, np.log(3.0))
+
+
+def test_interval_covers_what_it_says_on_fresh_draws() -> None:
+    random = np.random.default_rng(0)
+    held = []
+    for _ in range(400):
+        low, high = interval(random.standard_t(4, 60))
+        held.append(low <= random.standard_t(4) <= high)
+    assert np.mean(held) == pytest.approx(COVERAGE, abs=0.06)
+
+
+def test_coverage_needs_three_groups() -> None:
+    assert coverage([np.zeros(3), np.ones(3)]) is None
