@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from roofcast.hardware.errors import bad_file, unknown
-from roofcast.simulator import hub
+from roofcast.simulator import checkpoints, hub
 from roofcast.simulator.architecture import Architecture
 from roofcast.simulator.config import read_json
 from roofcast.simulator.families import registry
@@ -23,17 +23,23 @@ QUANT_FILE: Final = "hf_quant_config.json"
 
 
 def load(model: str | Path) -> Architecture:
-    """The architecture of a bundled name, a config.json, a folder holding one, or a Hub id.
+    """The architecture of a bundled name, a config.json, a folder, a GGUF file, or a Hub id.
 
-    A folder may hold hf_quant_config.json too; beside X.json it is X_hf_quant_config.json. Raises an
-    InputError of one line for anything that is none of these, or that no family reads.
+    A folder holds config.json, and may hold hf_quant_config.json and the weights, whose headers then
+    say how the tensors are stored; or a GGUF file alone. Beside X.json, X_hf_quant_config.json
+    counts. Raises an InputError of one line for anything that is none of these, or that no family
+    reads.
     """
     path = Path(model)
-    if path.is_dir():
-        return _from_file(path / CONFIG_FILE, path / QUANT_FILE, name=path.resolve().name)
-    if path.is_file() or path.suffix == ".json":
-        return _from_file(path, path.with_name(f"{path.stem}_{QUANT_FILE}"), name=path.stem)
     name = bundled_names().get(_folded(str(model)))
+    if path.name == CONFIG_FILE:
+        return _from_folder(path.parent)
+    if path.is_dir() and (name is None or (path / CONFIG_FILE).is_file()):
+        return _from_folder(path)
+    if path.suffix == ".gguf" and path.is_file():
+        return _from_gguf(path, path.stem)
+    if path.is_file() or path.suffix in (".json", ".gguf"):
+        return _from_file(path, path.with_name(f"{path.stem}_{QUANT_FILE}"), name=path.stem)
     if name is not None:
         return _bundled(name)
     if hub.is_id(str(model)):
@@ -96,6 +102,23 @@ def _folded(name: str) -> str:
     'metallama/llama318b'
     """
     return re.sub(r"[^a-z0-9/]", "", name.casefold())
+
+
+def _from_folder(folder: Path) -> Architecture:
+    """A folder's model: its config, with the bytes its tensors have where the weights are there."""
+    name, config = folder.resolve().name, folder / CONFIG_FILE
+    checkpoint = checkpoints.read(folder) if folder.is_dir() else None
+    if not config.is_file() and checkpoint is not None and checkpoint.model is not None:
+        return checkpoints.architecture_of(checkpoint, name)
+    described = _from_file(config, folder / QUANT_FILE, name=name)
+    return described if checkpoint is None else checkpoints.stored(described, checkpoint)
+
+
+def _from_gguf(path: Path, name: str) -> Architecture:
+    checkpoint = checkpoints.read(path)
+    if checkpoint is None:
+        raise bad_file(path, "holds no model")
+    return checkpoints.architecture_of(checkpoint, name)
 
 
 def _from_file(path: Path, side: Path | None, *, name: str) -> Architecture:
