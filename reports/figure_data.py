@@ -107,11 +107,11 @@ class Comparison:
 def roofline(forecast: Forecast) -> Roofline:
     """Roofs and operators of a forecast whose points differ in batch only (a 1-D array)."""
     batch = np.ravel(forecast.batch)
-    dtype = _main_dtype(forecast)
+    dtype, stored = _main_product(forecast)
     roofs = Roofs(forecast.device, forecast.profile)
     peak = roofs.peak(dtype)[1]
     return Roofline(
-        memory=tuple(_memory_roofs(forecast.device, forecast.profile)),
+        memory=tuple(_memory_roofs(forecast.device, forecast.profile, stored)),
         compute=tuple(_compute_roofs(forecast.device, forecast.profile, dtype)),
         dtype=dtype,
         ridge_flop_per_byte=peak / roofs.bandwidth_bytes_per_s,
@@ -189,23 +189,23 @@ def _known(values: Array) -> Array | None:
     return None if np.all(np.isnan(flat)) else flat
 
 
-def _main_dtype(forecast: Forecast) -> str:
-    """The dtype, as the device runs it, of most matrix FLOPs."""
+def _main_product(forecast: Forecast) -> tuple[str, str]:
+    """The dtype, as the device runs it, and the weight format of most matrix FLOPs."""
     roofs = Roofs(forecast.device, forecast.profile)
-    totals: dict[str, float] = {}
+    totals: dict[tuple[str, str], float] = {}
     for operator in forecast.operators:
         flops = float(np.sum(operator.flops))
-        if flops:
-            name = roofs.peak(operator.dtype)[0]
-            totals[name] = totals.get(name, 0.0) + flops
-    return max(totals, key=lambda name: totals[name])
+        if flops and np.any(operator.weight_bytes):
+            key = (roofs.peak(operator.dtype)[0], operator.format)
+            totals[key] = totals.get(key, 0.0) + flops
+    return max(totals, key=lambda key: totals[key])
 
 
-def _memory_roofs(device: Accelerator, profile: Profile) -> Iterable[Roof]:
+def _memory_roofs(device: Accelerator, profile: Profile, stored: str) -> Iterable[Roof]:
     bandwidth = Roofs(device, profile).bandwidth_bytes_per_s
     on_datasheet = device.memory_bandwidth_bytes_per_s is not None
     yield Roof("memory", bandwidth, measured=not on_datasheet)
-    reached = profile.value("gemm.bandwidth_efficiency", 1.0, "bf16", "fp16", "fp32")
+    reached = profile.value("gemm.bandwidth_efficiency", 1.0, stored)
     if on_datasheet and reached != 1.0:
         yield Roof("reached", reached * bandwidth, measured=True)
 

@@ -70,7 +70,9 @@ def split(shares: dict[str, float]) -> str:
     >>> split({"weights": 0.7, "kv_cache": 0.295, "compute": 0.005})
     '70 % reading weights, 30 % the KV cache'
     """
-    named = [name for name in sorted(shares, key=lambda each: -shares[each]) if shares[name] >= 0.01]
+    named = [
+        name for name in sorted(shares, key=lambda each: -shares[each]) if shares[name] >= 0.01
+    ]
     return ", ".join(f"{units.percent(shares[name])} {CAUSE_WORDS[name]}" for name in named)
 
 

@@ -28,7 +28,7 @@ def draw(axes: Axes, groups: Sequence[Comparison], band: Band | None = None) -> 
     axes.plot(ends, ends, color=style.QUIET, linewidth=1.0, zorder=2)
     for group, colour, marker in _looks(groups):
         _dots(axes, group, group.forecast_s * 1e3, colour, marker)
-    name = Label("forecast = measured", 0, 0, style.QUIET, 7.5)
+    name = Label("forecast = measured", 0, 0, style.QUIET, style.SMALL)
     label_line(axes, name, ((low, low), (high, high)), prefer=0.06)
     place(axes, [_name(group, colour) for group, colour, _ in _looks(groups)])
 
@@ -54,7 +54,10 @@ def residuals(axes: Axes, groups: Sequence[Comparison], band: Band | None = None
     if band is not None:
         edge = 100 * (np.exp(-band.low) - 1)
         label_line(
-            axes, Label("80 % band", 0, 0, style.QUIET, 7.5), ((low, edge), (high, edge)), 0.9
+            axes,
+            Label("80 % band", 0, 0, style.QUIET, style.SMALL),
+            ((low, edge), (high, edge)),
+            0.9,
         )
 
 
@@ -123,4 +126,4 @@ def _name(group: Comparison, colour: str) -> Label:
     index = int(np.argmax(np.abs(_miss(group))))
     kind = "held out" if group.held_out else "in the fit"
     x, y = float(group.measured_s[index] * 1e3), float(group.forecast_s[index] * 1e3)
-    return Label(f"{group.name} ({kind})", x, y, colour, 8.0, "bold")
+    return Label(f"{group.name} ({kind})", x, y, colour, weight="bold")

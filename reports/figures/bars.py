@@ -63,7 +63,9 @@ def _bar(axes: Axes, row: int, bar: Bar) -> None:
         )
         _share(axes, row, start, width, width / (total * 1e3))
         start += width
-    axes.text(start, row, f"  {units.seconds(total)}", va="center", ha="left", fontsize=8)
+    axes.text(
+        start, row, f"  {units.seconds(total)}", va="center", ha="left", fontsize=style.points(1.0)
+    )
 
 
 def _share(axes: Axes, row: int, start: float, width: float, share: float) -> None:
@@ -71,10 +73,18 @@ def _share(axes: Axes, row: int, start: float, width: float, share: float) -> No
     text = units.percent(share)
     point = pixels_per_point(axes)
     left, right = axes.transData.transform([(start, row), (start + width, row)])[:, 0]
-    if text_size(axes, text, 7.0)[0] + 8 * point > right - left:
+    if text_size(axes, text, style.SMALL)[0] + 8 * point > right - left:
         return
     plate = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
-    axes.text(start + width / 2, row, text, ha="center", va="center", fontsize=7, bbox=plate)
+    axes.text(
+        start + width / 2,
+        row,
+        text,
+        ha="center",
+        va="center",
+        fontsize=style.points(style.SMALL),
+        bbox=plate,
+    )
 
 
 def _key(axes: Axes, causes: Sequence[str]) -> None:
@@ -97,5 +107,5 @@ def _key(axes: Axes, causes: Sequence[str]) -> None:
         )
         swatch[0].set_clip_on(False)
         at = (x + 12 * point) / frame.width
-        axes.text(at, -0.72, mark.word, transform=axes.get_yaxis_transform(), va="center", size=8)
-        x += 12 * point + text_size(axes, mark.word, 8.0)[0] + 12 * point
+        axes.text(at, -0.72, mark.word, transform=axes.get_yaxis_transform(), va="center")
+        x += 12 * point + text_size(axes, mark.word)[0] + 12 * point

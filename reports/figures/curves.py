@@ -17,35 +17,36 @@ _PALE = 0.16
 
 def throughput(axes: Axes, lines: Sequence[Line]) -> None:
     """Tokens/s over batch, both logarithmic. Beyond the memory limit a curve is dotted."""
-    _frame(axes, lines, spelled=False)
+    _frame(axes, lines)
     axes.set_xlabel("batch (sequences decoded together)")
     style.name_y_axis(axes, "output tokens/s")
-    _draw(axes, lines, 1.0)
+    _draw(axes, lines, 1.0, spelled=False)
 
 
 def latency(axes: Axes, lines: Sequence[Line]) -> None:
     """Step time in ms (what a user waits for each token) over context, both logarithmic."""
-    _frame(axes, lines, spelled=True)
+    _frame(axes, lines)
     axes.set_xlabel("context (tokens in the cache of each sequence)")
     style.name_y_axis(axes, "ms per token")
-    _draw(axes, lines, 1e3)
+    _draw(axes, lines, 1e3, spelled=True)
 
 
-def _frame(axes: Axes, lines: Sequence[Line], *, spelled: bool) -> None:
+def _frame(axes: Axes, lines: Sequence[Line]) -> None:
     x = np.unique(np.concatenate([line.x for line in lines]))
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xlim(x[0] / 1.08, x[-1])
-    style.power_ticks(axes.xaxis, [value for value in x if np.log2(value) % 1 == 0], spelled)
 
 
-def _draw(axes: Axes, lines: Sequence[Line], factor: float) -> None:
+def _draw(axes: Axes, lines: Sequence[Line], factor: float, *, spelled: bool) -> None:
     values = np.concatenate([line.y for line in lines]) * factor
     low, high = values.min() / 1.4, values.max() * 1.5
     axes.set_ylim(low, high)
     style.number_ticks(axes.yaxis, low, high)
     looks = zip(lines, cycle(style.SERIES), cycle(style.SERIES_MARKERS), strict=False)
     label_ends(axes, [_line(axes, line, factor, *look) for line, *look in looks])
+    powers = np.unique(np.concatenate([line.x[np.log2(line.x) % 1 == 0] for line in lines]))
+    style.power_ticks(axes, powers.tolist(), spelled)
     _limits(axes, lines, factor)
 
 
@@ -64,7 +65,7 @@ def _line(axes: Axes, line: Line, factor: float, colour: str, marker: str) -> La
         x = np.append(shown.x[-1:], line.x[~fits])
         y = np.append(shown.y[-1:], line.y[~fits])
         axes.plot(x, y * factor, color=colour, linestyle=":", linewidth=1.1, zorder=2)
-    return Label(line.name, float(line.x[-1]), float(line.y[-1]) * factor, colour, 8.0, "bold")
+    return Label(line.name, float(line.x[-1]), float(line.y[-1]) * factor, colour, weight="bold")
 
 
 def _cut(line: Line, limit: float) -> Line:
@@ -89,5 +90,7 @@ def _limits(axes: Axes, lines: Sequence[Line], factor: float) -> None:
         x, y = line.limit, float(_cut(line, line.limit).y[-1]) * factor
         axes.plot([x], [y], marker="|", ls="", ms=12, mew=1.6, color=style.INK, zorder=4)
         number = f"{x:,.0f}"
-        labels.append(Label(f"memory full at {number}" if index == 0 else number, x, y, size=7.5))
+        labels.append(
+            Label(f"memory full at {number}" if index == 0 else number, x, y, scale=style.SMALL)
+        )
     place(axes, labels)

@@ -38,13 +38,13 @@ _ALONG = np.linspace(0.03, 0.97, 40)
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A text that names the point (x, y) of the data."""
+    """A text that names the point (x, y) of the data; `scale` is of the figure's font size."""
 
     text: str
     x: float
     y: float
     colour: str = style.INK
-    size: float = 8.0
+    scale: float = 1.0
     weight: str = "normal"
 
 
@@ -102,7 +102,7 @@ def label_line(
     for side in (1, -1):
         for along in _ALONG:
             middle = start + along * (end - start) + side * normal * (size[1] / 2 + 2 * point)
-            box = rectangle(middle, size, angle)
+            box = rectangle(middle, size + point, angle)
             cost = _cost(axes, box, taken, drawn) + abs(along - prefer) * 4 + (side < 0)
             best = min(best, (cost, float(along), side))
     return _write_along(axes, label, corners, best[1], best[2])
@@ -117,7 +117,7 @@ def label_ends(axes: Axes, ends: Sequence[Label], gap_pt: float = 4.0) -> list[A
         return []
     point = pixels_per_point(axes)
     sizes = np.array([_size(axes, end) for end in ends])
-    _extend_right(axes, float(sizes[:, 0].max()) + (gap_pt + 12) * point)
+    extend_right(axes, float(sizes[:, 0].max()) + (gap_pt + 12) * point)
     anchors = axes.transData.transform([(end.x, end.y) for end in ends])
     height = float(sizes[:, 1].max())
     heights = spread(anchors[:, 1], height, axes.get_window_extent().y1)
@@ -129,8 +129,9 @@ def label_ends(axes: Axes, ends: Sequence[Label], gap_pt: float = 4.0) -> list[A
     return annotations
 
 
-def text_size(axes: Axes, text: str, size: float, weight: str = "normal") -> Points:
+def text_size(axes: Axes, text: str, scale: float = 1.0, weight: str = "normal") -> Points:
     """Width and height of a text in pixels, before it is written."""
+    size = style.points(scale)
     draft = axes.text(0, 0, text, fontsize=size, fontweight=weight, transform=axes.transAxes)
     box = draft.get_window_extent()
     draft.remove()
@@ -189,7 +190,7 @@ def _annotate(
         ha=align[0],
         va=align[1],
         color=label.colour,
-        fontsize=label.size,
+        fontsize=style.points(label.scale),
         fontweight=label.weight,
         arrowprops=arrow if leader else None,
         annotation_clip=False,
@@ -213,7 +214,7 @@ def _write_along(axes: Axes, label: Label, ends: Points, along: float, side: int
         y=at[1],
         text=label.text,
         color=label.colour,
-        fontsize=label.size,
+        fontsize=style.points(label.scale),
         fontweight=label.weight,
         ha="center",
         va="bottom" if side > 0 else "top",
@@ -248,7 +249,7 @@ def _cost(axes: Axes, box: Points, taken: list[Points], drawn: Points) -> float:
 
 
 def _size(axes: Axes, label: Label) -> Points:
-    return text_size(axes, label.text, label.size, label.weight)
+    return text_size(axes, label.text, label.scale, label.weight)
 
 
 def _angle(axes: Axes, ends: Points) -> float:
@@ -256,7 +257,7 @@ def _angle(axes: Axes, ends: Points) -> float:
     return math.degrees(math.atan2(y1 - y0, x1 - x0))
 
 
-def _extend_right(axes: Axes, pixels: float) -> None:
+def extend_right(axes: Axes, pixels: float) -> None:
     """Move the right limit so that `pixels` are free beyond the present one."""
     low, high = axes.get_xlim()
     width = axes.get_window_extent().width

@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from roofcast.reports import units
 from roofcast.reports.figure_data import OperatorPath, Roof, Roofline
 from roofcast.reports.figures import style
-from roofcast.reports.figures.labels import Label, label_line, place
+from roofcast.reports.figures.labels import Label, extend_right, label_line, place, text_size
 
 _SHEET, _MEASURED = "-", (0, (5, 2.2))
 Ends = tuple[tuple[float, float], tuple[float, float]]
@@ -24,18 +24,21 @@ Ends = tuple[tuple[float, float], tuple[float, float]]
 def draw(axes: Axes, data: Roofline) -> None:
     """Draw roofs, ridge and operators; axes are logarithmic, memory roofs have slope 1."""
     _frame(axes, data)
+    _make_room(axes, data)
     lines = [*_memory_lines(axes, data), *_compute_lines(axes, data)]
     for roof, ends in lines:
         axes.plot(*zip(*ends, strict=True), **_roof_style(roof), zorder=2)
     _ridge(axes, data)
     for path in data.paths:
         _path(axes, path)
-    for roof, ends in lines:
+    # Level names first: a rising line offers more places.
+    for roof, ends in reversed(lines):
         rising = ends[0][1] != ends[1][1]
         unit = "B/s" if rising else "FLOP/s"
-        text = f"{roof.name} {units.tidy(roof.value, unit)}"
         colour = style.QUIET if roof.measured else style.INK
-        label_line(axes, Label(text, 0, 0, colour), ends, prefer=0.25 if rising else 0.8)
+        label_line(
+            axes, Label(_text(roof, unit), 0, 0, colour), ends, prefer=0.25 if rising else 0.8
+        )
     place(axes, [*_names(data), *_batches(data), _ridge_label(axes, data)])
 
 
@@ -51,8 +54,23 @@ def _frame(axes: Axes, data: Roofline) -> None:
     axes.set_ylim(min(rates.min() / 3, low * bandwidth / 2), peak * 2.5)
     style.number_ticks(axes.xaxis, *axes.get_xlim())
     style.unit_ticks(axes.yaxis, "FLOP/s")
-    axes.set_xlabel("arithmetic intensity (FLOP per byte of memory traffic)")
+    axes.set_xlabel("arithmetic intensity (FLOP per byte)")
     style.name_y_axis(axes, "rate per device")
+
+
+def _text(roof: Roof, unit: str) -> str:
+    return f"{roof.name} {units.tidy(roof.value, unit)}"
+
+
+def _make_room(axes: Axes, data: Roofline) -> None:
+    """Extend the x axis until the level part of every compute roof is as long as its name."""
+    edge = axes.get_window_extent().x1
+    lacking = 0.0
+    for roof, (start, _) in _compute_lines(axes, data):
+        level = edge - axes.transData.transform(start)[0]
+        lacking = max(lacking, 1.15 * float(text_size(axes, _text(roof, "FLOP/s"))[0]) - level)
+    if lacking > 0:
+        extend_right(axes, lacking)
 
 
 def _roof_style(roof: Roof) -> dict[str, Any]:
@@ -87,13 +105,15 @@ def _ridge(axes: Axes, data: Roofline) -> None:
     x = data.ridge_flop_per_byte
     top = x * max(roof.value for roof in data.memory)
     axes.plot([x, x], [axes.get_ylim()[0], top], color=style.FAINT, linewidth=0.9, linestyle=":")
-    axes.plot([x], [top], marker="o", color="white", markeredgecolor=style.INK, markersize=5)
+    axes.plot([x], [top], marker="o", color="white", markeredgecolor=style.INK, markersize=4.5)
 
 
 def _ridge_label(axes: Axes, data: Roofline) -> Label:
     low, high = axes.get_ylim()
     text = f"{data.dtype} ridge\n{units.significant(data.ridge_flop_per_byte)} FLOP/B"
-    return Label(text, data.ridge_flop_per_byte, low * (high / low) ** 0.06, style.QUIET, 7.5)
+    return Label(
+        text, data.ridge_flop_per_byte, low * (high / low) ** 0.06, style.QUIET, style.SMALL
+    )
 
 
 def _path(axes: Axes, path: OperatorPath) -> None:
@@ -104,7 +124,6 @@ def _path(axes: Axes, path: OperatorPath) -> None:
         color=mark.colour,
         linewidth=0.8,
         marker=mark.marker,
-        markersize=5.5,
         markeredgecolor="white",
         markeredgewidth=0.6,
         zorder=4,
@@ -119,7 +138,7 @@ def _names(data: Roofline) -> list[Label]:
         index = max(range(len(path.batch)), key=lambda i: _clearance(path, i, others))
         colour = style.KINDS[path.kind].colour
         x, y = path.intensity_flop_per_byte[index], path.flops_per_s[index]
-        labels.append(Label(path.name, float(x), float(y), colour, 8.0, "bold"))
+        labels.append(Label(path.name, float(x), float(y), colour, weight="bold"))
     return labels
 
 
@@ -135,11 +154,13 @@ def _clearance(path: OperatorPath, index: int, others: list[OperatorPath]) -> fl
 def _batches(data: Roofline) -> list[Label]:
     """The batch beside each point of the path that spreads most over them."""
     path = max(data.paths, key=lambda p: float(np.ptp(np.log10(p.intensity_flop_per_byte))))
+    places = zip(path.batch, path.intensity_flop_per_byte, path.flops_per_s, strict=True)
     return [
         Label(
-            f"batch {batch:.0f}" if i == 0 else f"{batch:.0f}", float(x), float(y), style.INK, 7.5
+            f"batch {batch:.0f}" if i == 0 else f"{batch:.0f}",
+            float(x),
+            float(y),
+            scale=style.SMALL,
         )
-        for i, (batch, x, y) in enumerate(
-            zip(path.batch, path.intensity_flop_per_byte, path.flops_per_s, strict=True)
-        )
+        for i, (batch, x, y) in enumerate(places)
     ]

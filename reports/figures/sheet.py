@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from roofcast.hardware.errors import InputError
 from roofcast.reports.figures import style
 
-COLUMN_IN, PAGE_IN, SLIDE_IN = (3.5, 2.9), (7.2, 4.6), (10.0, 5.6)
+COLUMN_IN, PAGE_IN, SLIDE_IN = (3.5, 3.1), (7.2, 4.6), (10.0, 5.6)
 """Width and height in inches: a column, a page's width, a slide."""
 
 _LEFT, _RIGHT, _BOTTOM, _BETWEEN = 0.85, 0.2, 0.55, 0.85
-_TOP = 0.88
+_TOP, _FONT_PT = 0.88, 8.0
 
 
 def sheet(
@@ -31,20 +31,25 @@ def sheet(
 ) -> tuple[Figure, list[Axes]]:
     """A figure with `panels` axes in a row under a title. Use it inside `style.applied()`."""
     width, height = size_in
+    style.fit_to(width / panels)
+    em = style.points(1.0) / _FONT_PT  # margins hold letters, so they scale with them
+    left, right, between = left_in * em, _RIGHT * em, _BETWEEN * em
+    top = (_TOP if subtitle else _TOP - 0.2) * em
+    panel = (width - left - right - between * (panels - 1)) / panels
     figure = Figure(figsize=size_in)
-    top = _TOP if subtitle else _TOP - 0.2
     figure.subplots_adjust(
-        left=left_in / width,
-        right=1 - _RIGHT / width,
-        bottom=_BOTTOM / height,
+        left=left / width,
+        right=1 - right / width,
+        bottom=_BOTTOM * em / height,
         top=1 - top / height,
-        wspace=_BETWEEN * panels / max(width - left_in - _RIGHT - _BETWEEN * (panels - 1), 1.0),
+        wspace=between / panel,
     )
     axes = figure.subplots(1, panels, squeeze=False)[0]
-    figure.text(0.12 / width, 1 - 0.14 / height, title, size=11, weight="bold", va="top")
+    x, y = 0.12 * em / width, 1 - 0.14 * em / height
+    figure.text(x, y, title, size=style.points(1.4), weight="bold", va="top")
     if subtitle:
-        place = (0.12 / width, 1 - 0.40 / height)
-        figure.text(*place, subtitle, size=8.5, color=style.QUIET, va="top")
+        y = 1 - 0.40 * em / height
+        figure.text(x, y, subtitle, size=style.points(1.06), color=style.QUIET, va="top")
     return figure, list(axes)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib as mpl
@@ -28,6 +29,11 @@ SKY, AMBER, PURPLE = "#56b4e9", "#e69f00", "#cc79a7"
 
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, AMBER, SKY, INK)
 """Colours of curves that mean nothing in themselves, in order."""
+
+_TICK_GAP_PT = 24.0
+_SCALES = ((4.2, 6.5, 1.3, 4.0), (9.0, 8.0, 1.8, 5.5), (float("inf"), 11.0, 2.2, 7.0))
+SMALL = 0.93
+"""Size of what is secondary, as a fraction of the figure's font size."""
 
 SERIES_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
@@ -72,6 +78,21 @@ def applied() -> Iterator[None]:
         yield
 
 
+def fit_to(width_in: float) -> None:
+    """Letters and lines for panels of that width: a column, a page, a slide. Inside `applied()`."""
+    for widest, font, line, marker in _SCALES:
+        if width_in <= widest:
+            mpl.rcParams.update(
+                {"font.size": font, "lines.linewidth": line, "lines.markersize": marker}
+            )
+            return
+
+
+def points(scale: float) -> float:
+    """A font size in points from a fraction of the figure's."""
+    return scale * float(mpl.rcParams["font.size"])
+
+
 def unit_ticks(axis: Axis, unit: str) -> None:
     """Decade ticks of a logarithmic axis, written with prefixes: 10 GFLOP/s, 1 TFLOP/s."""
     axis.set_major_locator(LogLocator(10.0))
@@ -83,19 +104,33 @@ def number_ticks(axis: Axis, low: float, high: float) -> None:
     """Ticks of a logarithmic axis at 1, 10, 100 or, over few decades, at 1, 2, 5 as well."""
     few = high / low < 500
     axis.set_major_locator(LogLocator(10.0, subs=(1.0, 2.0, 5.0) if few else (1.0,)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: units.significant(value, 1)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
     axis.set_minor_locator(NullLocator())
 
 
-def power_ticks(axis: Axis, values: Sequence[float], spelled: bool = False) -> None:
-    """Ticks at given values (batches, contexts), thinned to at most ten; `spelled` writes 8k."""
+def _short(value: float) -> str:
+    return f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"
+
+
+def power_ticks(axes: Axes, values: Sequence[float], spelled: bool = False) -> None:
+    """Ticks of the x axis at given values, as many as fit side by side; `spelled` writes 8k.
+
+    Call it when the limits are final.
+    """
     thinned = list(values)
-    while len(thinned) > 10:
+    while len(thinned) > 2 and _tightest_gap_pt(axes, thinned) < _TICK_GAP_PT:
         thinned = thinned[::2]
-    axis.set_major_locator(FixedLocator(thinned))
     write = units.tokens if spelled else (lambda value: f"{value:,.0f}")
-    axis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
-    axis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_locator(FixedLocator(thinned))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _tightest_gap_pt(axes: Axes, values: Sequence[float]) -> float:
+    figure = axes.get_figure(root=True)
+    assert figure is not None, "axes without a figure"
+    places = axes.transData.transform([(value, 1.0) for value in values])[:, 0]
+    return float(min(b - a for a, b in pairwise(places))) * 72 / figure.dpi
 
 
 def name_y_axis(axes: Axes, text: str) -> None:
