@@ -175,7 +175,7 @@ def _attentions(target: Target, quick: bool) -> Iterator[Task]:
 
 
 def _small_kernels(target: Target, quick: bool) -> Iterator[Task]:
-    rows = (1, 8, 64) if quick else (1, 4, 16, 64, 256)
+    rows = (1, 8, 64) if quick else (1, 2, 4, 8, 16, 32, 64, 128, 256)
     widths = (768, 2048) if quick else (576, 1024, 2048, 4096)
     vocabularies = (32000, 128256) if quick else (16384, 49152, 128256)
     for count in rows:

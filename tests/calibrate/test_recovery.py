@@ -27,22 +27,35 @@ def fits() -> list[Fitted]:
     return [fitted(simulated(seed, quick=False)) for seed in SEEDS]
 
 
-@pytest.mark.parametrize("name", TRUTH)
-def test_parameters_are_recovered_within_three_standard_errors(
-    name: str, fits: list[Fitted]
-) -> None:
-    """4 % noise, 3 % of the tasks three times too slow; every simulation, every parameter."""
-    for found in fits:
+def deviations(found: Fitted) -> list[float]:
+    """(estimate - truth) / standard error of every parameter."""
+    z = []
+    for name, truth in TRUTH.items():
         parameter = found.profile.parameters[name]
-        assert parameter.standard_error is not None, parameter
-        assert abs(parameter.value - TRUTH[name]) <= 3 * parameter.standard_error, parameter
+        assert parameter.standard_error is not None, f"{name}: {parameter}"
+        z.append((parameter.value - truth) / parameter.standard_error)
+    return z
+
+
+def test_parameters_are_recovered_within_three_standard_errors(fits: list[Fitted]) -> None:
+    """4 % noise, 3 % of the tasks three times too slow. Of 60 normal deviates 0.16 lie beyond 3."""
+    z = np.abs([deviations(found) for found in fits])
+    assert np.sum(z > 3) <= 1
+    assert np.max(z) < 5
+
+
+def test_standard_errors_are_neither_too_wide_nor_too_narrow(fits: list[Fitted]) -> None:
+    """Deviations in units of their standard errors have a spread of 1; 60 tell it to 10 %."""
+    z = np.array([deviations(found) for found in fits])
+    assert 0.65 < np.sqrt(np.mean(z**2)) < 1.35
 
 
 def test_standard_errors_are_small_enough_to_mean_something(fits: list[Fitted]) -> None:
-    for name in ("gemm.bandwidth_efficiency.bf16", "attention.fixed_s", "host.layer_s"):
+    limits = {"gemm.bandwidth_efficiency.bf16": 0.03, "attention.fixed_s": 0.1, "host.layer_s": 0.5}
+    for name, limit in limits.items():
         error = fits[0].profile.parameters[name].standard_error
         assert error is not None
-        assert error < 0.2 * TRUTH[name]
+        assert error < limit * TRUTH[name]
 
 
 def test_runs_of_one_batch_cannot_tell_the_step_from_the_sequence() -> None:
