@@ -204,7 +204,7 @@ def _main_product(forecast: Forecast) -> tuple[str, str]:
 def _memory_roofs(device: Accelerator, profile: Profile, stored: str) -> Iterable[Roof]:
     bandwidth = Roofs(device, profile).bandwidth_bytes_per_s
     on_datasheet = device.memory_bandwidth_bytes_per_s is not None
-    yield Roof("memory", bandwidth, measured=not on_datasheet)
+    yield Roof("memory" if on_datasheet else "memory, measured", bandwidth, not on_datasheet)
     reached = profile.value("gemm.bandwidth_efficiency", 1.0, stored)
     if on_datasheet and reached != 1.0:
         yield Roof("reached", reached * bandwidth, measured=True)
@@ -224,7 +224,9 @@ def _compute_roofs(device: Accelerator, profile: Profile, dtype: str) -> Iterabl
         if name == dtype or name in _SHOWN_DTYPES:
             by_peak.setdefault(peak, []).append(name)
     for peak, names in sorted(by_peak.items()):
-        yield Roof(", ".join(names), peak, measured=names[0] not in sheet)
+        measured_only = names[0] not in sheet
+        text = ", ".join([*names, "measured"] if measured_only else names)
+        yield Roof(text, peak, measured_only)
     reached = profile.value("gemm.compute_efficiency", 1.0, dtype)
     if dtype in sheet and reached != 1.0:
         yield Roof(f"{dtype} reached", reached * known[dtype], measured=True)

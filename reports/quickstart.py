@@ -48,12 +48,12 @@ class Case:
         return f"Decode of {model} at batch 1 on {name} is {bound}{reach}; {how_far}."
 
 
-def local_case(calibration: Calibration) -> Case:
+def local_case(calibration: Calibration, device: str) -> Case:
     """The small model on the machine that was measured, stored and computed in the dtype measured."""
     dtype = calibration.judged[0].runs[0].work.activation_dtype
     model = replace(requantise(load(SMALL_MODEL), dtype), dtype=dtype)
-    device = find_device("auto")
-    return _case(setup(model, device, profile=calibration.profile, kv_dtype=dtype))
+    where = setup(model, find_device(device), profile=calibration.profile, kv_dtype=dtype)
+    return _case(where)
 
 
 def gpu_cases() -> list[Case]:

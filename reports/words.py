@@ -131,8 +131,15 @@ def provenance(profile: Profile) -> str:
     """Which profile, and where it comes from."""
     if profile.engine == "ideal":
         return "Profile: ideal, the physical floor (every roof reached, no overhead)."
-    made = f" of {profile.created[:10]}" if profile.created else ""
-    return f"Profile: {profile.name} ({profile.engine}{made}): {profile.origin}."
+    day = profile.created[:10]
+    made = f", made {day}" if day and day not in profile.origin else ""
+    return f"Profile: {profile_name(profile)}{made}: {profile.origin}."
+
+
+def profile_name(profile: Profile) -> str:
+    """A profile's name, with its engine where the name does not say it."""
+    named = profile.engine in profile.name
+    return profile.name if named else f"{profile.name} ({profile.engine})"
 
 
 def trust(profile: Profile) -> str:

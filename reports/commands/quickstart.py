@@ -46,7 +46,7 @@ def quickstart(
     """
     with ProgressLine() as listener:
         calibration = measure(device, quick=True, resume=resume, listener=listener)
-    local, gpus = local_case(calibration), gpu_cases()
+    local, gpus = local_case(calibration, device), gpu_cases()
     figures = draw(calibration, local, gpus, out)
     if json:
         output.emit_json(describe(calibration, [local, *gpus], figures))
@@ -80,9 +80,6 @@ def _print(
     output.say()
     output.show(table([local, *gpus]), rest="see --json")
     output.say()
-    for case in gpus:
-        output.say(case.verdict)
-    output.say()
     for profile in {case.where.profile.name: case.where.profile for case in gpus}.values():
         output.say(words.provenance(profile))
         output.say(words.trust(profile))
@@ -113,6 +110,7 @@ def table(cases: Sequence[Case]) -> Table:
                     for each, ok in zip(large, fitting, strict=True)
                 ],
             ),
+            Column("bound", [str(case.single.bound) for case in cases], right=False, rank=3),
             Column("pays to batch", [words.about(case.batching.batch) for case in cases], rank=1),
             Column("memory holds", [words.about(case.batching.limit) for case in cases], rank=2),
         )

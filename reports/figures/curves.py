@@ -15,11 +15,14 @@ from roofcast.reports.figures.labels import Label, label_ends, place
 _PALE = 0.16
 
 
-def throughput(axes: Axes, lines: Sequence[Line]) -> None:
-    """Tokens/s over batch, both logarithmic. Beyond the memory limit a curve is dotted."""
+def throughput(axes: Axes, lines: Sequence[Line], rate: str = "output tokens/s") -> None:
+    """Tokens/s over batch, both logarithmic. Beyond the memory limit a curve is dotted.
+
+    `rate` names what the curves count.
+    """
     _frame(axes, lines)
     axes.set_xlabel("batch (sequences decoded together)")
-    style.name_y_axis(axes, "output tokens/s")
+    style.name_y_axis(axes, rate)
     _draw(axes, lines, 1.0, spelled=False)
 
 

@@ -83,11 +83,11 @@ def accuracy_page(calibration: Calibration, stem: Path) -> list[Path]:
 def comparison_page(
     title: str, subtitle: str, panels: Sequence[tuple[str, Sequence[Line]]], stem: Path
 ) -> list[Path]:
-    """Tokens/s over batch, one panel a model, one curve a device."""
+    """Tokens/s per device over batch, one panel a model, one curve a device."""
     with style.applied():
         figure, axes = sheet(title, subtitle, panels=len(panels), size_in=(5.0 * len(panels), 4.6))
         for panel, (name, lines) in zip(axes, panels, strict=True):
-            curves.throughput(panel, lines)
+            curves.throughput(panel, lines, "output tokens/s per device")
             panel.text(0.02, 0.97, name, transform=panel.transAxes, va="top", weight="bold")
         return save(figure, stem)
 
@@ -107,7 +107,7 @@ def breakdown_page(
 
 def _about(forecast: Forecast, *more: str) -> str:
     profile = forecast.profile
-    by = "ideal profile" if profile.engine == "ideal" else f"{profile.name} ({profile.engine})"
+    by = "physical floor" if profile.engine == "ideal" else words.profile_name(profile)
     parts = [
         f"{forecast.work.architecture.name} on {forecast.device.name}",
         words.layout(forecast.work.parallelism) if forecast.devices > 1 else "",

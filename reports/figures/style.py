@@ -102,7 +102,7 @@ def unit_ticks(axis: Axis, unit: str) -> None:
 
 def number_ticks(axis: Axis, low: float, high: float) -> None:
     """Ticks of a logarithmic axis at 1, 10, 100 or, over few decades, at 1, 2, 5 as well."""
-    few = high / low < 500
+    few = high / low < 1500
     axis.set_major_locator(LogLocator(10.0, subs=(1.0, 2.0, 5.0) if few else (1.0,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
     axis.set_minor_locator(NullLocator())

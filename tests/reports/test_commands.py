@@ -103,7 +103,7 @@ def test_predict_for_people(roofcast, llama):
 def test_predict_says_which_profile_and_how_far_to_trust_it(roofcast, llama, profile_file):
     _, out, _ = roofcast("predict", llama, "-d", "h100-sxm", "-p", profile_file, "-b", "1,128")
     lines = out.splitlines()
-    assert lines[1] == "Profile: h100-test (vllm of 2026-01-31): made for a test."
+    assert lines[1] == "Profile: h100-test (vllm), made 2026-01-31: made for a test."
     assert lines[2] == (
         "Error: median 5.0 %, p90 11 % on 40 runs it had not seen (leave-one-model-out); "
         "80 % band −9.5 % to +22 % (80 % of 40 decode runs)."

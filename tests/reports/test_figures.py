@@ -281,7 +281,10 @@ def test_files_are_reproducible_and_leave_settings_alone(tmp_path):
     for name in ("a", "b"):
         (axes,) = canvas()
         curves.throughput(axes, [Line("x", np.array([1.0, 2.0]), np.array([3.0, 4.0]), 9.0)])
-        assert [path.suffix for path in sheet.save(axes.figure, tmp_path / name)] == [".png", ".svg"]
+        assert [path.suffix for path in sheet.save(axes.figure, tmp_path / name)] == [
+            ".png",
+            ".svg",
+        ]
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert dict(mpl.rcParams) == before
 
