@@ -10,16 +10,13 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from roofcast.hardware.errors import RoofcastError, unknown
-
-if TYPE_CHECKING:
-    from typer._click import Command, Context, HelpFormatter
 
 INTERRUPTED = 130
 
@@ -47,12 +44,12 @@ Examples:
 class LazyGroup(TyperGroup):
     """A group that knows its commands by name and imports one only to run it."""
 
-    def list_commands(self, ctx: Context) -> list[str]:
+    def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of `COMMANDS`."""
         del ctx
         return list(COMMANDS)
 
-    def get_command(self, ctx: Context, cmd_name: str) -> Command:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of that name; UnknownNameError names the nearest ones."""
         del ctx
         if cmd_name not in COMMANDS:
@@ -62,7 +59,7 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         return command
 
-    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         """The list of commands in --help, written without importing any."""
         del ctx
         with formatter.section("Commands"):

@@ -15,7 +15,7 @@ from roofcast.simulator.cache import (
     kv_bytes_per_token_beyond_windows,
     state_bytes_per_sequence,
 )
-from roofcast.simulator.models import load
+from roofcast.simulator.models import bundled, load
 from roofcast.simulator.operators import Pass, operators
 from roofcast.simulator.quantization import requantise
 from roofcast.simulator.workload import Workload
@@ -25,7 +25,15 @@ app = options.new_app()
 
 @app.command()
 def model(
-    model: options.Model,
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MODEL]",
+            help="A bundled name, a config.json, a folder holding one, a GGUF file, or a Hub id; "
+            "without one, the bundled models are listed.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     batch: Annotated[
         int | None,
@@ -43,10 +51,14 @@ def model(
 
     \b
     Examples:
+      roofcast model
       roofcast model llama-3.1-8b
       roofcast model ./my-model/config.json --weight-dtype fp8 --json
       roofcast model gpt-oss-120b --batch 64 --context 8192
     """
+    if model is None:
+        _list(json=json)
+        return
     architecture = load(model)
     if weight_dtype is not None:
         architecture = requantise(architecture, weight_dtype)
@@ -97,6 +109,38 @@ def step(work: Pass) -> dict[str, float]:
         "hbm_bytes": sum(totals.values()),
         **totals,
     }
+
+
+def _list(*, json: bool) -> None:
+    found = [load(name) for name in bundled()]
+    if json:
+        output.emit_json([count(each, each.kv_dtype or "bf16") for each in found])
+        return
+    output.show(
+        Table(
+            (
+                Column("model", [each.name for each in found], right=False),
+                Column("parameters", [units.count(each.parameters) for each in found]),
+                Column("active", [units.count(each.active_parameters) for each in found], rank=2),
+                Column("weights", [units.data(each.weight_bytes) for each in found]),
+                Column("stored as", [words.weight_format(each) for each in found], False, 3),
+                Column(
+                    "cache per token",
+                    [
+                        units.data(kv_bytes_per_token(each, each.kv_dtype or "bf16"))
+                        for each in found
+                    ],
+                    rank=1,
+                ),
+                Column("longest context", [_longest(each) for each in found], rank=4),
+            )
+        )
+    )
+
+
+def _longest(architecture: Architecture) -> str:
+    limit = architecture.max_context
+    return units.UNKNOWN if limit is None else f"{limit:,}"
 
 
 def _print(architecture: Architecture, facts: dict[str, Any], cache: str) -> None:

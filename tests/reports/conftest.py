@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from roofcast.calibrate.calibration import Calibration, finish
+from roofcast.calibrate.journal import Header, Journal
 from roofcast.hardware.profile import Band, HeldOut, Parameter, Profile
 from roofcast.hardware.profile_store import write
 from roofcast.reports.cli import run
+from tests.calibrate.simulated import DEVICE, TARGET, simulated
 
 LLAMA_8B = {
     "architectures": ["LlamaForCausalLM"],
@@ -68,6 +71,14 @@ PROFILE = Profile(
 @pytest.fixture
 def profile_file(tmp_path) -> str:
     return str(write(PROFILE, tmp_path / "h100.json"))
+
+
+@pytest.fixture
+def calibration(tmp_path) -> Calibration:
+    """A quick calibration of a simulated machine: a fit to its noisy runs."""
+    header = Header(DEVICE.id, "torch", "simulated", "2026-01-31T12:00:00+00:00", {"threads": 2.0})
+    journal = Journal.create(tmp_path / "sim.samples.jsonl", header)
+    return finish(TARGET, simulated(0), journal, tmp_path / "sim.json")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 
 import numpy as np
@@ -147,6 +148,38 @@ def test_model_gives_the_keys_of_the_contract(roofcast, llama):
     assert facts["state_bytes_per_sequence"] == 0
     assert sum(facts["layers"].values()) == 32
     assert "step" not in facts
+
+
+def test_bundled_models_are_listed_and_found_by_name(roofcast, llama):
+    _, out, _ = roofcast("model")
+    names = [line.split()[0] for line in out.splitlines()[1:]]
+    assert {"llama-3.1-8b", "llama-3.1-70b", "smollm2-360m", "mixtral-8x7b"} <= set(names)
+    assert [each["model"] for each in json.loads(roofcast("model", "--json")[1])] == names
+    bundled = json.loads(roofcast("model", "Llama-3.1-8B", "--json")[1])
+    own = json.loads(roofcast("model", llama, "--json")[1])
+    assert {**bundled, "model": "llama"} == own
+
+
+def test_calibrate_gives_the_keys_of_the_contract(roofcast, calibration, monkeypatch):
+    from roofcast.reports.commands import calibrate
+
+    monkeypatch.setattr(calibrate, "measure", lambda *arguments, **options: calibration)
+    document = json.loads(roofcast("calibrate", "--json")[1])
+    assert list(document) == ["profile", "device", "held_out", "warnings"]
+    assert list(document["held_out"]) == ["runs", "median_ape", "p90_ape", "signed_median"]
+    assert document["profile"] == str(calibration.path)
+    _, out, _ = roofcast("calibrate")
+    assert f"the profile is {calibration.path}," in out
+    errors = f"{100 * document['held_out']['median_ape']:.2g} %"
+    assert errors in next(line for line in out.splitlines() if line.startswith("held-out models"))
+
+
+def test_a_calibration_is_shown(roofcast, calibration):
+    status, out, _ = roofcast("calibrate", "show", calibration.path)
+    assert status == 0
+    assert "threads 2.0" in out
+    assert re.search(r"^leave-one-model-out +\d+ +[\d.]+ % ", out, re.MULTILINE)
+    assert re.search(r"^host\.step_s +[\d.]+ +s +", out, re.MULTILINE)
 
 
 def test_a_device_with_its_sources(roofcast):

@@ -5,11 +5,9 @@ import re
 
 import pytest
 
-from roofcast.calibrate.calibration import finish
-from roofcast.calibrate.journal import Header, Journal
 from roofcast.reports import quickstart as parts
 from roofcast.reports.commands import quickstart as command
-from tests.calibrate.simulated import DEVICE, TARGET, simulated
+from tests.calibrate.simulated import DEVICE
 
 FIGURES = (
     "1-accuracy",
@@ -23,14 +21,12 @@ FIGURES = (
 
 
 @pytest.fixture
-def simulated_machine(monkeypatch, tmp_path):
+def simulated_machine(monkeypatch, calibration):
     """Measuring gives a simulated machine's runs at once."""
 
     def measure(device, *, quick, resume, listener):
         assert quick
-        header = Header(DEVICE.id, "torch", "simulated", "2026-01-31T12:00:00+00:00", {})
-        journal = Journal.create(tmp_path / "sim.samples.jsonl", header)
-        return finish(TARGET, simulated(0), journal, tmp_path / "sim.json")
+        return calibration
 
     monkeypatch.setattr(command, "measure", measure)
     monkeypatch.setattr(parts, "find_device", lambda name: DEVICE)
