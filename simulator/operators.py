@@ -27,7 +27,7 @@ from roofcast.simulator.architecture import (
 )
 from roofcast.simulator.engines import Engine, find_engine
 from roofcast.simulator.formats import WeightFormat, element_bytes
-from roofcast.simulator.routing import distinct_experts
+from roofcast.simulator.routing import busiest, distinct_experts
 from roofcast.simulator.workload import Array, Parallelism, Workload
 
 Kind = Literal["gemm", "experts", "attention", "state", "elementwise", "collective"]
@@ -190,6 +190,8 @@ def _layer(work: Pass, layer: Layer) -> Iterable[Operator]:
     yield from _matrices(work, mixer, rows=work.tokens)
     for core in layer.cores:
         yield from _core(work, core)
+    if _norm_spans_ranks(work, layer):
+        yield from _sum_of_squares(work)
     if mixer:
         yield from _all_reduce(work)
     yield from _matrices(work, [w for w in dense if w.part not in _MIXER_PARTS], rows=work.tokens)
@@ -360,12 +362,18 @@ def _state(work: Pass, core: StateCore) -> Operator:
 
 
 def _experts(work: Pass, experts: Experts) -> Iterable[Operator]:
-    """Routed experts: FLOPs of the experts a token runs, bytes of the distinct experts touched."""
+    """Routed experts: FLOPs of the experts a token runs, bytes of the distinct experts touched.
+
+    Both are those of the busiest rank: chance fills whole experts unevenly over expert-parallel ranks.
+    """
     ranks = work.parallelism
     tokens = work.expert_tokens
-    local = share(experts.count, ranks.expert)
-    touched = distinct_experts(experts.count, experts.active, tokens, work.skew) * local
-    routed = tokens * experts.active / ranks.expert
+    held_here = share(experts.count, ranks.expert) * experts.count
+    used = distinct_experts(experts.count, experts.active, tokens, work.skew) / experts.count
+    spread = held_here * used * (1.0 - used)
+    touched = np.minimum(busiest(held_here * used, spread, ranks.expert), held_here)
+    mean = tokens * experts.active / ranks.expert
+    routed = busiest(mean, mean * (1.0 - 1.0 / ranks.expert), ranks.expert)
     element = element_bytes(work.activation_dtype)
     groups: dict[tuple[str, str], list[Weight]] = {}
     for weight in experts.weights:
@@ -454,6 +462,26 @@ def _sampler(work: Pass) -> Operator:
     """Logits to token: the vocabulary's logits read once in fp32, for each sequence."""
     rows = work.sequences * (work.architecture.vocab_size * 2.0)
     return _elementwise(work, "sampler", 1.0, rows)
+
+
+def _norm_spans_ranks(work: Pass, layer: Layer) -> bool:
+    """Whether query and key norms average over heads that other ranks hold (MiniMax-M2, OLMo-2)."""
+    if work.parallelism.tensor == 1:
+        return False
+    return any(
+        weight.rows == core.query_heads * core.key_dim > core.key_dim
+        for weight in layer.weights
+        for core in layer.cores
+        if isinstance(core, AttentionCore) and weight.path.endswith("q_norm")
+    )
+
+
+def _sum_of_squares(work: Pass) -> Iterable[Operator]:
+    """The mean squares of queries and keys, summed over tensor ranks: two fp32 numbers a token."""
+    for whole in _all_reduce(work):
+        part = work.tokens * 8.0
+        bytes_ = part * (2.0 * (whole.peers - 1) / whole.peers)
+        yield replace(whole, link_bytes=bytes_, activation_bytes=2.0 * part)
 
 
 def _all_reduce(work: Pass, experts: bool = False) -> Iterable[Operator]:

@@ -14,6 +14,7 @@ n = (C - m) / 2, with m prompts read in one pass. Everything is an array over po
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 
 from roofcast.simulator.workload import Array
 
-_HALVINGS = 40
+_HALVINGS, _REFINEMENTS = 5, 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +96,12 @@ class Curve:
 class Costs:
     """What the engine takes, per point: the decode curve and the seconds one prompt adds.
 
-    `prompt_s` is the time of one prompt among others in full passes, `pass_s` what each pass costs
+    `shared` is the part of a decode step that a pass reading prompts too does not pay again. `prompt_s` is the time of one prompt among others in full passes, `pass_s` what each pass costs
     besides (host and launches), `request_s` what a request takes outside of any step. `most` caps the sequences that decode at once (memory, settings).
     """
 
     decode: Curve
+    shared: Curve
     prompt_s: Array
     pass_s: Array
     request_s: Array
@@ -117,20 +119,42 @@ class Steady:
 
 
 def closed_loop(load: Load, costs: Costs, scheduler: Scheduler) -> Steady:
-    """Solve for the mean batch by bisection: B below C O T / (O T + F) means that more decode."""
+    """Solve for the mean batch: B such that C O T / (O T + F) decode while B do."""
     most = np.minimum(load.concurrency, costs.most)
     together = _together(load, scheduler)
-    low, high = np.where(together, most, 0.0), most.copy()
+
+    def surplus(batch: Array) -> Array:
+        return _decoding(batch, load, costs, scheduler) - batch
+
+    batch = np.where(together, most, _root(surplus, most))
+    saturated = (batch > 0.999 * most) & (costs.most < load.concurrency)
+    tpot = token_s(batch, load, costs, scheduler)
+    ttft = first_token_s(batch, tpot, load, costs, scheduler)
+    waiting = (load.concurrency - batch) / np.maximum(batch, 1e-9) * load.output * tpot
+    return Steady(batch, tpot, np.where(saturated, np.maximum(ttft, waiting), ttft), saturated)
+
+
+def _root(surplus: Callable[[Array], Array], most: Array) -> Array:
+    """Where `surplus` falls to 0 in (0, most]; `most` where it stays positive.
+
+    Halving brackets the root, then false position with the Illinois rule closes in (Dowell and
+    Jarratt, BIT 11, 1971): smooth in its parameters, as a fit by finite differences needs.
+    """
+    low, high = np.zeros_like(most), most.copy()
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        more = _decoding(middle, load, costs, scheduler) > middle
-        low = np.where(more, middle, low)
-        high = np.where(more | together, high, middle)
-    saturated = (low > 0.999 * most) & (costs.most < load.concurrency)
-    tpot = token_s(high, load, costs, scheduler)
-    ttft = first_token_s(high, tpot, load, costs, scheduler)
-    waiting = (load.concurrency - high) / np.maximum(high, 1e-9) * load.output * tpot
-    return Steady(high, tpot, np.where(saturated, np.maximum(ttft, waiting), ttft), saturated)
+        more = surplus(middle) > 0.0
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    at_low, at_high = surplus(low), surplus(high)
+    for _ in range(_REFINEMENTS):
+        width = np.maximum(at_low - at_high, 1e-300)
+        middle = np.clip(low + (high - low) * at_low / width, low, high)
+        found = surplus(middle)
+        more = found > 0.0
+        at_high = np.where(more, at_high / 2.0, found)
+        at_low = np.where(more, found, at_low / 2.0)
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    return np.where(surplus(most) > 0.0, most, middle)
 
 
 def _together(load: Load, scheduler: Scheduler) -> NDArray[np.bool_]:
@@ -161,7 +185,8 @@ def first_token_s(
 ) -> Array:
     """Mean seconds to the first token: the running step, the queue and the request's own prompt."""
     step = costs.decode(np.maximum(batch, 1.0))
-    riding = np.where(scheduler.prompts_first, 0.0, _passes(load, scheduler) * step)
+    filled = np.maximum(load.prompt / scheduler.token_budget, 1.0)
+    riding = np.where(scheduler.prompts_first, 0.0, filled * step)
     own = costs.prompt_s + np.ceil(load.prompt / scheduler.token_budget) * costs.pass_s + riding
     notice = (scheduler.poll_steps / 2.0 + scheduler.wait_steps) * step
     wait = _queue(batch, tpot, load, costs, scheduler)
@@ -173,14 +198,26 @@ def _joined(load: Load, scheduler: Scheduler) -> Array:
     return np.maximum(scheduler.token_budget / load.prompt, 1.0)
 
 
-def _passes(load: Load, scheduler: Scheduler) -> Array:
-    """Passes a prompt of its own takes."""
-    return np.maximum(load.prompt / scheduler.token_budget, 1.0)
+def _passes(batch: Array, load: Load, scheduler: Scheduler) -> Array:
+    """Passes a prompt takes, those it shares counted in part.
+
+    B sequences of O tokens let B / O new ones in per step; with so many at random, (1 - e^-a) / a of
+    the steps that hold a prompt fall to each, and never fewer than its tokens fill.
+    """
+    arrivals = batch / load.output
+    alone = -np.expm1(-arrivals) / np.maximum(arrivals, 1e-9)
+    filled = load.prompt / scheduler.token_budget
+    return np.asarray(np.maximum(np.where(scheduler.prompts_first, 1.0, alone), filled))
 
 
 def _added(batch: Array, load: Load, costs: Costs, scheduler: Scheduler) -> Array:
-    """Seconds a prompt adds to the replies of others: its own work and its share of a pass."""
-    return np.asarray(costs.prompt_s + _passes(load, scheduler) * costs.pass_s)
+    """Seconds a prompt adds to the replies of others: its own work and its share of a pass.
+
+    A pass that also decodes replaces a decode step, whose weights and launches it needn't repeat.
+    """
+    spared = np.where(scheduler.prompts_first, 0.0, costs.shared(np.maximum(batch, 1.0)))
+    passes = _passes(batch, load, scheduler)
+    return np.asarray(np.maximum(costs.prompt_s + passes * (costs.pass_s - spared), 0.0))
 
 
 def _queue(batch: Array, tpot: Array, load: Load, costs: Costs, scheduler: Scheduler) -> Array:
@@ -201,8 +238,7 @@ def _queue(batch: Array, tpot: Array, load: Load, costs: Costs, scheduler: Sched
     random = np.where(load.equal, 0.0, busy * service / (2.0 * (1.0 - busy)))
     work = (load.concurrency - 1.0) * service
     width = np.sqrt(12.0) * load.deviation * reply
-    total = work / 2.0
-    for wave in range(1, load.waves):
-        window = np.where(scheduler.prompts_first, width * wave**0.5, np.inf)
-        total = total + np.maximum((work - window) / 2.0, random)
-    return np.asarray(total / load.waves)
+    later = np.sqrt(np.arange(1.0, load.waves))[:, np.newaxis]
+    window = np.where(scheduler.prompts_first, width * later, np.inf)
+    waits = np.maximum((work - window) / 2.0, random)
+    return np.asarray((work / 2.0 + waits.sum(axis=0)) / load.waves)

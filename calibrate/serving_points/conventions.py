@@ -38,6 +38,7 @@ class Recipe:
     path: str = ""
     kv_dtype: str | None = None
     state_dtype: str | None = None
+    experts: str | None = None
     token_budget: float | None = None
     poll_steps: float = 1.0
     wait_steps: float = 0.0
@@ -109,6 +110,7 @@ def _recipe(entry: Mapping[str, Any], point: Point) -> Recipe:
         path=entry["path"],
         kv_dtype=entry.get("kv_dtype"),
         state_dtype=entry.get("state_dtype"),
+        experts=entry.get("experts"),
         token_budget=budget,
         poll_steps=steps,
         wait_steps=entry.get("wait_steps", 0.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,14 +11,15 @@ from roofcast.calibrate.serving_points import conventions, weights
 from roofcast.calibrate.serving_points.points import Point
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.catalog import find
-from roofcast.hardware.errors import InputError
+from roofcast.hardware.errors import InputError, unknown
 from roofcast.hardware.profile import Profile
 from roofcast.simulator.api import Setup
 from roofcast.simulator.architecture import Architecture
-from roofcast.simulator.models import load
+from roofcast.simulator.models import bundled, bundled_names, load
 from roofcast.simulator.workload import Parallelism
 
 Profiles = Callable[[Accelerator, str], Profile]
+_FOLD = re.compile(r"[^a-z0-9/]")  # as models folds names; no Hub is asked for a table of points
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Resolver:
 
     configs: tuple[Path, ...]
     profiles: Profiles
-    _models: dict[tuple[str, str, str | None], Architecture] = field(default_factory=dict)
+    _models: dict[tuple[str | None, ...], Architecture] = field(default_factory=dict)
     _setups: dict[tuple[object, ...], Setup] = field(default_factory=dict)
 
     def all(self, points: Iterable[Point]) -> list[Case | Refusal]:
@@ -74,7 +76,7 @@ class Resolver:
         device = find(conventions.device_name(point))
         path = self._config(point)
         key = (
-            path, point.weight_dtype, recipe.state_dtype, device.id, named.engine,
+            path, point.weight_dtype, recipe.state_dtype, recipe.experts, device.id, named.engine,
             point.tp, point.pp, point.ep, point.dp, point.kv_dtype, recipe.kv_dtype,
             recipe.fuse_all_reduce,
         )  # fmt: skip
@@ -84,7 +86,7 @@ class Resolver:
 
     def _setup(self, point: Point, path: Path | str, device: Accelerator, engine: str) -> Setup:
         recipe = conventions.recipe_of(point)
-        architecture = self._architecture(path, point.weight_dtype, recipe.state_dtype)
+        architecture = self._architecture(path, point.weight_dtype, recipe)
         kv = point.kv_dtype or recipe.kv_dtype or architecture.kv_dtype or architecture.dtype
         return Setup(
             architecture=replace(architecture, max_context=None),
@@ -95,12 +97,16 @@ class Resolver:
             activation_dtype=architecture.dtype,
         )
 
-    def _architecture(self, path: Path | str, word: str, state: str | None) -> Architecture:
-        key = (str(path), word, state)
+    def _architecture(
+        self, path: Path | str, word: str, recipe: conventions.Recipe
+    ) -> Architecture:
+        key = (str(path), word, recipe.state_dtype, recipe.experts)
         if key not in self._models:
             made = weights.stored(path, word) if isinstance(path, Path) else load(path)
-            if state == "bf16":
+            if recipe.state_dtype == "bf16":
                 made = weights.with_state_dtype(made, 2)
+            if recipe.experts:
+                made = weights.with_expert_format(made, recipe.experts)
             self._models[key] = made
         return self._models[key]
 
@@ -113,7 +119,10 @@ class Resolver:
                     return folder / name
         if point.config_file:
             raise InputError(f"config {point.config_file} is not beside the points")
-        return point.model
+        name = _FOLD.sub("", point.model.casefold())
+        if name not in bundled_names():
+            raise unknown("model", point.model, bundled(), "put its config.json beside the points")
+        return bundled_names()[name]
 
 
 def _missing(point: Point) -> str:

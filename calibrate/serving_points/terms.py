@@ -2,9 +2,9 @@
 
     pass = sum over terms of parameter x term
 
-A base profile's roofs come first (their efficiencies, curves and exponents stay as they are); a fit
-then scales each kind of operator and adds what kernels don't show. Because every term is linear in its
-parameter, a whole table of points is one matrix product.
+A base profile's roofs and fixed costs come first (its efficiencies, curves and exponents stay as they
+are); a fit then scales each kind of operator and adds what kernels don't show. Because every term is
+linear in its parameter, a whole table of points is one matrix product.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from roofcast.simulator.roofline import Roofs, operator_time
 from roofcast.simulator.workload import Array
 
 KINDS: Final = ("gemm", "experts", "attention", "state", "elementwise")
-COUNTS: Final = ("kernels", "link", "collectives", "layers", "sequences", "steps")
-TERMS: Final = KINDS + COUNTS
+ROOFS: Final = tuple(f"{kind}.roof" for kind in KINDS)
+FIXED: Final = tuple(f"{kind}.fixed" for kind in KINDS)
+TERMS: Final = (*ROOFS, *FIXED, "link", "collectives", "layers", "sequences", "steps")
 
 
 def pass_terms(work: Pass, device: Accelerator, base: Profile) -> Array:
-    """Terms of one pass: (terms, *points). Roof seconds by kind, then counts.
+    """Terms of one pass: (terms, *points), all but the last three in seconds.
 
-    kernels counts launches outside collectives; link is seconds on the wire, collectives the seconds of
-    their latencies under the base profile.
+    Roofs and fixed costs by kind; link is seconds on the wire, collectives the seconds of their
+    latencies; layers, sequences and steps are counts.
     """
     roofs = Roofs(device, base)
     shape = work.workload.shape
@@ -43,10 +44,7 @@ def pass_terms(work: Pass, device: Accelerator, base: Profile) -> Array:
 
 def _add(sums: dict[str, Array], operator: Operator, roofs: Roofs) -> None:
     time = operator_time(operator, roofs)
-    if operator.kind == "collective":
-        sums["link"] = sums["link"] + time.link_s
-        sums["collectives"] = sums["collectives"] + time.fixed_s
-        return
-    roof = time.total_s - time.fixed_s
-    sums[operator.kind] = sums[operator.kind] + roof
-    sums["kernels"] = sums["kernels"] + operator.launches
+    link = operator.kind == "collective"
+    roof, fixed = ("link", "collectives") if link else (f"{operator.kind}.roof", f"{operator.kind}.fixed")
+    sums[roof] = sums[roof] + time.total_s - time.fixed_s
+    sums[fixed] = sums[fixed] + time.fixed_s

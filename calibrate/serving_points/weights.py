@@ -13,11 +13,9 @@ from typing import Final
 
 from roofcast.hardware.errors import unknown
 from roofcast.simulator.architecture import Architecture, Experts, Layer, StateCore, Weight
-from roofcast.simulator.config import read_json
 from roofcast.simulator.formats import WeightFormat, find_format
 from roofcast.simulator.models import load
-from roofcast.simulator.quantization.apply import apply, requantise
-from roofcast.simulator.quantization.read import quantization
+from roofcast.simulator.quantization import requantise
 
 # Formats that make up each family, as checkpoints name them.
 _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -57,7 +55,7 @@ _EXPERTS_ONLY: Final = ("mlp", "experts", "shared_experts")
 def stored(path: Path, word: str) -> Architecture:
     """The architecture of a config file with its weights as `word` says; UnknownNameError if odd."""
     key = word.strip().lower()
-    checkpoint = _checkpoint(path)
+    checkpoint = load(path)
     if not key:
         return checkpoint
     if key in _PLAIN:
@@ -68,9 +66,22 @@ def stored(path: Path, word: str) -> Architecture:
     if _states(checkpoint, family):
         return checkpoint
     sibling = path.with_name(f"nvidia--{path.stem.partition('--')[2]}-NVFP4.json")
-    if family == "nvfp4" and sibling.is_file() and _states(_checkpoint(sibling), family):
-        return _checkpoint(sibling)
+    if family == "nvfp4" and sibling.is_file() and _states(load(sibling), family):
+        return load(sibling)
     return _by_recipe(checkpoint, family, block=key == "fp8_block")
+
+
+def with_expert_format(architecture: Architecture, name: str) -> Architecture:
+    """The architecture with its routed experts stored and multiplied as the format `name`."""
+    made = find_format(name)
+
+    def layer(given: Layer) -> Layer:
+        if given.experts is None:
+            return given
+        weights = tuple(replace(weight, format=made) for weight in given.experts.weights)
+        return replace(given, experts=replace(given.experts, weights=weights))
+
+    return replace(architecture, layers=tuple(map(layer, architecture.layers)))
 
 
 def with_state_dtype(architecture: Architecture, element_bytes: int) -> Architecture:
@@ -86,12 +97,6 @@ def with_state_dtype(architecture: Architecture, element_bytes: int) -> Architec
         return replace(given, cores=cores)
 
     return replace(architecture, layers=tuple(map(layer, architecture.layers)))
-
-
-def _checkpoint(path: Path) -> Architecture:
-    side = path.with_name(f"{path.stem}_hf_quant_config.json")
-    second = read_json(side) if side.is_file() else None
-    return apply(load(path), quantization(read_json(path), second, source=path.name))
 
 
 def _states(architecture: Architecture, family: str) -> bool:
