@@ -87,6 +87,12 @@ MXFP8 = WeightFormat("mxfp8", 8, "fp8", scale_bits=8, block_columns=32, activati
 MXFP4 = WeightFormat("mxfp4", 4, "bf16", scale_bits=8, block_columns=32)
 """e2m1 with an e8m0 scale per 32 elements (OCP Microscaling Formats 1.0), weights only: gpt-oss."""
 
+MXFP4_W4A8 = WeightFormat(
+    "mxfp4_w4a8", 4, "fp8", scale_bits=8, block_columns=32, activations="dynamic"
+)
+"""MXFP4 weights under mxfp8 activations: gpt-oss on Blackwell under TensorRT-LLM, and under vLLM with
+VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8 (tensorrt_llm/_torch/model_config.py, vllm/envs.py)."""
+
 NVFP4 = WeightFormat(
     "nvfp4", 4, "fp4", scale_bits=8, block_columns=16, tensor_bits=64, activations="dynamic"
 )
@@ -161,7 +167,7 @@ def ggml_format(name: str) -> WeightFormat:
 FORMATS: dict[str, WeightFormat] = {
     entry.name: entry
     for entry in (
-        FP32, TF32, BF16, FP16, FP8, FP8_BLOCK, MXFP8, MXFP4, NVFP4, NVFP4_W4A16,
+        FP32, TF32, BF16, FP16, FP8, FP8_BLOCK, MXFP8, MXFP4, MXFP4_W4A8, NVFP4, NVFP4_W4A16,
         INT8, INT8_W8A16, INT4, AWQ, GPTQ, NF4, NF4_DOUBLE,
         *map(ggml_format, GGML_BLOCKS),
     )
