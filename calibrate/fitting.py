@@ -161,7 +161,12 @@ def fit(model: Model, unknowns: Sequence[Unknown], sample: Sample, noise: float 
     start = np.array([unknown.forward(unknown.start) for unknown in unknowns])
     margin = _NEAR_BOUND * (high - low)
     start = np.clip(start, low + margin, high - margin)
-    found = least_squares(residuals, start, bounds=(low, high), loss="soft_l1", x_scale="jac").x
+    # The exact solver's SVD of a tall Jacobian costs far more than the model does on a busy machine;
+    # lsmr searches a plane, so it needs two parameters.
+    solver = "lsmr" if len(unknowns) > 1 else "exact"
+    found = least_squares(
+        residuals, start, bounds=(low, high), loss="soft_l1", x_scale="jac", tr_solver=solver
+    ).x
     status: list[Status] = [
         "at lower bound" if x - a < d else "at upper bound" if b - x < d else "ok"
         for x, a, b, d in zip(found, low, high, margin, strict=True)
@@ -196,7 +201,8 @@ def _sandwich(
     root = jacobian * np.sqrt(curvature)[:, np.newaxis]
     scale = np.linalg.norm(root, axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    _, singular, directions = np.linalg.svd(root / scale, full_matrices=False)
+    squares, vectors = np.linalg.eigh((root / scale).T @ (root / scale))
+    singular, directions = np.sqrt(np.maximum(squares, 0.0)), vectors.T
     null = singular <= _NULL_DIRECTION * max(1.0, float(singular.max(initial=0.0)))
     lost = np.any(np.abs(directions[null]) > _LOADING, axis=0)
     kept = directions[~null] / singular[~null, np.newaxis]
