@@ -6,6 +6,7 @@ fixed times a step pays. The ideal profile reaches every roof and pays nothing: 
 Parameters, by operator kind (gemm, experts, attention, state, elementwise, collective):
 
     <kind>.fixed_s                  seconds a kernel takes besides the rest
+    <kind>.matrix_s                 seconds each matrix of a grouped product adds, where run in turn
     <kind>.bandwidth_efficiency     fraction of the memory roof
     <kind>.compute_efficiency       fraction of the dense peak; may end in a dtype too
     <kind>.activation_factor        times an operator moves its activations; absent: once

@@ -30,7 +30,8 @@ class Operator:
     What a device's parallelism can't hide: `depth` is the length one block of threads works through
     in sequence (the inner dimension of a product, the entries an attention sees), in each of
     `repeats` layers; `blocks` counts independent pieces of work (tiles of an expert's output,
-    sequences times KV heads), of all layers.
+    sequences times KV heads), of all layers. `matrices` counts the distinct matrices of a grouped
+    product (experts touched), of all layers: an engine without grouped kernels runs them in turn.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Operator:
     peers: int = 1
     depth: Array = field(default_factory=_zero)
     blocks: Array = field(default_factory=_zero)
+    matrices: Array = field(default_factory=_zero)
     repeats: float = 1.0
 
     @property
@@ -64,6 +66,7 @@ class Operator:
             repeats=repeats,
             depth=(self.depth * self.repeats + other.depth * other.repeats) / repeats,
             blocks=self.blocks + other.blocks,
+            matrices=self.matrices + other.matrices,
             launches=self.launches + other.launches,
             flops=self.flops + other.flops,
             weight_bytes=self.weight_bytes + other.weight_bytes,
@@ -80,6 +83,7 @@ class Operator:
             self,
             repeats=self.repeats * count,
             blocks=self.blocks * count,
+            matrices=self.matrices * count,
             launches=self.launches * count,
             flops=self.flops * count,
             weight_bytes=self.weight_bytes * count,

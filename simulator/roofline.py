@@ -1,6 +1,6 @@
 """Roofs: how long an operator takes on a device, given what its profile achieves.
 
-    t = launches x fixed + c(rows) x join(memory, compute, loop, blocks)
+    t = launches x fixed + matrices x matrix + c(rows) x join(memory, compute, loop, blocks)
 
     memory  = bytes / (e_b B)                  B the memory bandwidth, e_b the achieved fraction
     compute = FLOPs / (e_c P)                  P the dense peak of the operator's dtype
@@ -116,7 +116,7 @@ def operator_time(operator: Operator, roofs: Roofs) -> OperatorTime:
         link = operator.link_bytes / (efficiency * roofs.link_bytes_per_s(operator.peers))
         latency = np.asarray(operator.launches * collective_latency(profile, operator.peers))
         return OperatorTime(zero, zero, link, latency, link + latency)
-    fixed = np.asarray(operator.launches * _value(operator, profile, "fixed_s", 0.0))
+    fixed = _fixed_time(operator, profile)
     memory, compute = _memory_time(operator, roofs), _compute_time(operator, roofs)
     loop, blocks = _loop_time(operator, profile), _blocks_time(operator, roofs)
     roof = _join(_value(operator, profile, "exponent", 0.0), memory, compute, loop, blocks)
@@ -141,6 +141,13 @@ def _value(operator: Operator, profile: Profile, name: str, default: float) -> f
     name_, format_ = operator.name, operator.format
     variants = (f"{name_}.{format_}", name_, format_)
     return profile.value(f"{operator.kind}.{name}", default, *variants)
+
+
+def _fixed_time(operator: Operator, profile: Profile) -> Array:
+    """launches x fixed, and matrices x matrix where experts run one after another."""
+    fixed = np.asarray(operator.launches * _value(operator, profile, "fixed_s", 0.0))
+    each = _value(operator, profile, "matrix_s", 0.0)
+    return fixed + operator.matrices * each if each else fixed
 
 
 def _memory_time(operator: Operator, roofs: Roofs) -> Array:
