@@ -31,6 +31,14 @@ def bigcode_kv_heads(config: Config, heads: int) -> int:
     return 1 if config.flag("multi_query", True) else heads
 
 
+def mpt_kv_heads(config: Config, heads: int) -> int:
+    """MPT: one for every head; its other attention types have no implementation to follow."""
+    kind = config.section("attn_config").text("attn_type", "multihead_attention")
+    if kind != "multihead_attention":
+        raise config.error("attn_config.attn_type", f"must be multihead_attention, not {kind!r}")
+    return heads
+
+
 def falcon_kv_heads(config: Config, heads: int) -> int:
     """Falcon-40B's own count; one in Falcon-7B (`multi_query`); else one for every head."""
     if config.flag("new_decoder_architecture"):
@@ -183,7 +191,7 @@ MPT: Final = Style(
     mlp_names=two("up_proj", "down_proj"),
     mlp_width=always_four_times,
     head_dim=plain_head_dim,
-    kv_heads=one_per_head,
+    kv_heads=mpt_kv_heads,
 )
 STARCODER2: Final = Style(
     qkv_bias="use_bias",

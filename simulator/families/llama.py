@@ -102,7 +102,7 @@ FAMILIES: Final = (
     ),
     Family(
         ("ernie4_5",),
-        ("Ernie4_5",),
+        ("Ernie4_5", "Ernie4_5_"),
         build(Style(qkv_bias="use_bias", output_bias="use_bias", mlp_bias="use_bias")),
     ),
     Family(

@@ -179,5 +179,5 @@ def _layer(config: Config, recipe: Recipe, kind: str, dense: bool) -> Layer:
 
 FAMILIES: Final = (
     Family(("mimo_v2_flash", "mimo_v2"), ("MiMoV2Flash", "MiMoV2"), build_mimo, "mimo_v2_flash"),
-    Family(("step3p5", "step3p7"), ("Step3p5", "Step3p7"), build_step, "step3p5"),
+    Family(("step3p5", "step3p7"), ("Step3p5", "Step3p7", "Step3p7Flash"), build_step, "step3p5"),
 )

@@ -49,9 +49,11 @@ MODULES: Final = (
 
 # Where multimodal files keep their text model.
 NESTS: Final = ("text_config", "llm_config", "language_config", "thinker_config")
+# LlamaForCausalLM -> Llama. Anything after that is another model: ...ForCausalLMEagle3 drafts.
 _SUFFIX: Final = re.compile(
-    r"(For\w+|LMHeadModel|TextModel|Model|Flash\w*For\w+)$"
-)  # LlamaForCausalLM -> Llama
+    r"(For(CausalLM|ConditionalGeneration|SequenceClassification|TokenClassification"
+    r"|QuestionAnswering|RewardModel)|LMHeadModel|TextModel|Model)$"
+)
 
 
 @cache
