@@ -25,6 +25,7 @@ from roofcast.hardware.errors import (
 from roofcast.hardware.profile import SCHEMA_VERSION, Profile
 
 _SHIPPED = Path(__file__).with_name("profiles")
+_BY_USE = ("vllm", "sglang", "trtllm", "torch", "llama.cpp")
 _MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
@@ -44,8 +45,23 @@ def path_for(device: str, engine: str) -> Path:
 
 def find_profiles(device: str) -> tuple[Profile, ...]:
     """Every profile of a device id, this user's own before the shipped ones."""
-    own = sorted(user_folder().glob(f"{device}.*.json")) if user_folder().is_dir() else []
-    return tuple(read(path) for path in (*own, *sorted(_SHIPPED.glob(f"{device}.*.json"))))
+    return tuple(read(path) for path in _paths(device))
+
+
+def _paths(device: str) -> list[Path]:
+    """Files of a device's profiles, this user's own first, then by how common the engine is."""
+    own = user_folder().glob(f"{device}.*.json") if user_folder().is_dir() else ()
+    return [*sorted(own, key=_rank), *sorted(_SHIPPED.glob(f"{device}.*.json"), key=_rank)]
+
+
+def _engine(path: Path) -> str:
+    """The engine in a file name <device>.<engine>.json; an engine's name may hold a dot."""
+    return path.name.removesuffix(".json").split(".", 1)[1]
+
+
+def _rank(path: Path) -> tuple[int, str]:
+    engine = _engine(path)
+    return (_BY_USE.index(engine) if engine in _BY_USE else len(_BY_USE), engine)
 
 
 def shipped() -> Iterator[Path]:
@@ -58,13 +74,15 @@ def choose(device: str, engine: str | None) -> Profile | None:
 
     Raises UnknownNameError when the device has profiles, but none for the engine asked for.
     """
-    found = find_profiles(device)
-    if engine is None or not found:
-        return found[0] if found else None
-    for profile in found:
-        if profile.engine == engine:
-            return profile
-    raise unknown(f"engine profile of {device}", engine, sorted({p.engine for p in found}))
+    paths = _paths(device)
+    if not paths:
+        return None
+    if engine is None:
+        return read(paths[0])
+    for path in paths:
+        if _engine(path) == engine:
+            return read(path)
+    raise unknown(f"engine profile of {device}", engine, sorted({_engine(path) for path in paths}))
 
 
 def read(path: str | Path) -> Profile:
