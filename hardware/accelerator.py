@@ -92,6 +92,13 @@ class Accelerator:
     scale_up_note: str | None = None
     pcie_generation: int | None = None
     pcie_lanes: int | None = None
+    peer_access: bool | None = None
+    """Whether devices reach each other's memory over PCIe; unknown counts as yes."""
+    peer_access_note: str | None = None
+    node_devices: int | None = None
+    """Devices of one server."""
+    network_bytes_per_s: float | None = None
+    """Between servers, per device, in one direction: no part of a device, but of where it stands."""
 
     price_usd: float | None = None
     price_note: str | None = None
@@ -112,7 +119,7 @@ class Accelerator:
             value = getattr(self, item.name)
             if item.name == "peak_flops_per_s":
                 yield from ((f"{item.name}.{dtype}", peak) for dtype, peak in value.items())
-            elif isinstance(value, (int, float)) and item.name != "year":
+            elif type(value) in (int, float) and item.name != "year":
                 yield item.name, value
 
     def require(self, name: str) -> float:

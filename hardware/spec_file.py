@@ -31,6 +31,8 @@ _NUMBERS: Mapping[str, tuple[str, float]] = {
     "scale_up.max_devices": ("scale_up_max_devices", 1),
     "pcie.generation": ("pcie_generation", 1),
     "pcie.lanes": ("pcie_lanes", 1),
+    "node.devices": ("node_devices", 1),
+    "node.network_gb_per_s": ("network_bytes_per_s", 1e9),
     "price.usd": ("price_usd", 1.0),
     "price.rent_usd_per_hour": ("rent_usd_per_hour", 1.0),
 }
@@ -42,6 +44,7 @@ _TEXTS: Mapping[str, str] = {
     "peak_tflops.note": "peak_note",
     "scale_up.link": "scale_up_link",
     "scale_up.note": "scale_up_note",
+    "pcie.peer_access_note": "peer_access_note",
     "price.usd_note": "price_note",
     "price.rent_note": "rent_note",
 }
@@ -84,6 +87,8 @@ def _accelerator(document: Mapping[str, Any]) -> Accelerator:
     values: dict[str, Any] = {key: document[key] for key in _PLAIN if key in document}
     values |= {key: tuple(document.get(key, ())) for key in _LISTS}
     values |= {_TEXTS[key]: value for key, value in given.items() if key in _TEXTS}
+    if "pcie.peer_access" in given:
+        values["peer_access"] = given["pcie.peer_access"]
     peaks: dict[str, float] = {}
     for key, (attribute, factor) in _NUMBERS.items():
         if key in given:

@@ -81,10 +81,19 @@ class ScaleUp(Table):
 
 
 class Pcie(Table):
-    """The host interface."""
+    """The host interface, and whether devices reach each other's memory over it."""
 
     generation: Count | None = None
     lanes: Count | None = None
+    peer_access: bool | None = None
+    peer_access_note: Text | None = None
+
+
+class Node(Table):
+    """The server a device stands in: devices it holds, network per device and direction."""
+
+    devices: Count | None = None
+    network_gb_per_s: Positive | None = None
 
 
 class Price(Table):
@@ -136,5 +145,6 @@ class SpecFile(Table):
     power: Power = Power()
     scale_up: ScaleUp = ScaleUp()
     pcie: Pcie = Pcie()
+    node: Node = Node()
     price: Price = Price()
     provenance: FileProvenance = FileProvenance()

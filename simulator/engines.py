@@ -1,4 +1,4 @@
-"""What an engine runs in a step, as kernel counts: data from the engines' sources, not from timings."""
+"""What an engine runs in a step, and how it fits prompts in: data from its sources, not from timings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from roofcast.hardware.errors import unknown
 
@@ -28,12 +29,23 @@ class Engine:
     route: float
     combine: float
     state: float
+    exchange: str
+    prompts_first: bool
+    token_budget: float
 
 
 @cache
 def _table() -> dict[str, Engine]:
     text = resources.files("roofcast.simulator").joinpath("engines.toml").read_text("utf-8")
-    return {name: Engine(name, **counts) for name, counts in tomllib.loads(text).items()}
+    written = tomllib.loads(text)
+    return {name: Engine(name, **_whole(written, fields)) for name, fields in written.items()}
+
+
+def _whole(written: dict[str, dict[str, Any]], fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of an entry, those of the entry it is `like` filled in."""
+    like = written.get(fields.get("like", ""), {})
+    own = {key: value for key, value in fields.items() if key != "like"}
+    return {**like, **own}
 
 
 def names() -> tuple[str, ...]:

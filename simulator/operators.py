@@ -23,6 +23,12 @@ from roofcast.simulator.architecture import (
     StateCore,
     Weight,
 )
+from roofcast.simulator.collectives import (
+    all_reduce,
+    exchange_experts,
+    gather_logits,
+    send_stages,
+)
 from roofcast.simulator.formats import WeightFormat, element_bytes
 from roofcast.simulator.passes import Operator, Pass
 from roofcast.simulator.routing import busiest, distinct_experts
@@ -45,6 +51,8 @@ def operators(work: Pass) -> tuple[Operator, ...]:
 def _all(work: Pass) -> Iterable[Operator]:
     architecture = work.architecture
     yield _embedding(work)
+    if any(weight.pieces > 1 for weight in architecture.embeddings):
+        yield from all_reduce(work)
     yield from _matrices(work, architecture.embeddings, rows=work.tokens)
     counts: dict[Layer, int] = {}
     for layer in architecture.layers:
@@ -52,8 +60,10 @@ def _all(work: Pass) -> Iterable[Operator]:
     for layer, count in counts.items():
         for operator in _layer(work, layer):
             yield operator.times(count)
+    yield from send_stages(work)
     yield _norms(work, architecture.head, blocks=1.0)
     yield from _matrices(work, architecture.head, rows=work.sequences)
+    yield from gather_logits(work)
     if work.sampled:
         yield _sampler(work)
 
@@ -71,13 +81,13 @@ def _layer(work: Pass, layer: Layer) -> Iterable[Operator]:
     if _norm_spans_ranks(work, layer):
         yield from _sum_of_squares(work)
     if mixer:
-        yield from _all_reduce(work)
+        yield from all_reduce(work)
     yield from _matrices(work, [w for w in dense if w.part not in _MIXER_PARTS], rows=work.tokens)
     if layer.experts:
         yield from _experts(work, layer.experts)
     if any(weight.part in _MLP_PARTS for weight in dense) or layer.experts:
         yield _activation(work, layer)
-        yield from _all_reduce(work, experts=layer.experts is not None)
+        yield from exchange_experts(work, layer.experts) if layer.experts else all_reduce(work)
 
 
 _MIXER_PARTS = ("attention", "indexer", "linear_attention")
@@ -265,6 +275,9 @@ def _experts(work: Pass, experts: Experts) -> Iterable[Operator]:
         inputs = float(max(w.columns for w in group))
         if name in _SPLIT_INPUTS:
             inputs, outputs = inputs * max(shares), sum(w.rows for w in group)
+        # every rank gathers from and scatters into the hidden states of all tokens, routed here or not
+        hidden = outputs if name in _SPLIT_INPUTS else inputs
+        moved = routed * (inputs + outputs) + tokens * hidden
         tall = routed / np.maximum(touched, 1.0)
         tiles = np.ceil(tall / _TILE_ROWS) * math.ceil(outputs / _TILE_COLUMNS)
         yield Operator(
@@ -275,7 +288,7 @@ def _experts(work: Pass, experts: Experts) -> Iterable[Operator]:
             launches=1.0 + around + _quantise(work, group[0].format),
             flops=2.0 * routed * matrix,
             weight_bytes=touched * held,
-            activation_bytes=routed * ((inputs + outputs) * element),
+            activation_bytes=moved * element,
             rows=tall,
             depth=np.asarray(inputs),
             blocks=touched * tiles,
@@ -357,28 +370,4 @@ def _norm_spans_ranks(work: Pass, layer: Layer) -> bool:
 
 def _sum_of_squares(work: Pass) -> Iterable[Operator]:
     """The mean squares of queries and keys, summed over tensor ranks: two fp32 numbers a token."""
-    for whole in _all_reduce(work):
-        part = work.tokens * 8.0
-        bytes_ = part * (2.0 * (whole.peers - 1) / whole.peers)
-        yield replace(whole, link_bytes=bytes_, activation_bytes=2.0 * part)
-
-
-def _all_reduce(work: Pass, experts: bool = False) -> Iterable[Operator]:
-    """Sum of partial outputs over tensor ranks; ring bytes 2 (n - 1) / n of the message each way.
-
-    Behind experts the sum runs over all ranks that hold a part of the layer.
-    """
-    ranks = work.parallelism.tensor * (work.parallelism.data if experts else 1)
-    if ranks == 1:
-        return
-    message = work.tokens * (work.architecture.hidden_size * element_bytes(work.activation_dtype))
-    yield Operator(
-        name="all_reduce",
-        kind="collective",
-        dtype=work.activation_dtype,
-        format=work.activation_dtype,
-        launches=1.0,
-        link_bytes=message * (2.0 * (ranks - 1) / ranks),
-        activation_bytes=2.0 * message,
-        peers=ranks,
-    )
+    return all_reduce(work, work.tokens * 8.0)

@@ -11,8 +11,7 @@
 `loop` is the time one block of threads needs to walk its inner dimension, however many blocks run
 beside it: it bounds small products and short caches that no roof explains. `blocks` is the time the
 device needs to start and retire independent pieces of work. c is a measured curve, 1 where there is
-none. A profile without a parameter pays nothing for it. A collective takes latency + bytes / (e_l L)
-with L the link bandwidth of one direction.
+none. A profile without a parameter pays nothing for it. Collectives are in wire.py.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.errors import UnknownSpecError
 from roofcast.hardware.profile import Curve, Profile
 from roofcast.simulator.operators import Operator
+from roofcast.simulator.wire import wire_time
 from roofcast.simulator.workload import Array
 
 LOOP_DEPTH, LOOP_ROWS = 4096.0, 128.0
@@ -75,22 +75,6 @@ class Roofs:
             "give a spec with one, or calibrate the device"
         )
 
-    def link_bytes_per_s(self, peers: int) -> float:
-        """Bytes/s one device sends to its `peers` - 1 others: the scale-up link, else PCIe.
-
-        UnknownSpecError where neither is known, or where the ranks outgrow the scale-up domain.
-        """
-        device = self.device
-        if device.scale_up_bytes_per_s is None:
-            return device.pcie_bytes_per_s
-        largest = device.scale_up_max_devices
-        if largest is not None and peers > largest:
-            raise UnknownSpecError(
-                f"{peers} ranks outgrow the {largest} devices that {device.scale_up_link} of "
-                f"{device.id} connects, and the network between nodes has no spec"
-            )
-        return device.scale_up_bytes_per_s
-
 
 @dataclass(frozen=True, slots=True)
 class OperatorTime:
@@ -112,9 +96,7 @@ def operator_time(operator: Operator, roofs: Roofs) -> OperatorTime:
     profile, kind = roofs.profile, operator.kind
     zero = np.zeros(())
     if kind == "collective":
-        efficiency = profile.value("collective.bandwidth_efficiency", 1.0, str(operator.peers))
-        link = operator.link_bytes / (efficiency * roofs.link_bytes_per_s(operator.peers))
-        latency = np.asarray(operator.launches * collective_latency(profile, operator.peers))
+        link, latency = wire_time(operator, roofs.device, profile)
         return OperatorTime(zero, zero, link, latency, link + latency)
     fixed = _fixed_time(operator, profile)
     memory, compute = _memory_time(operator, roofs), _compute_time(operator, roofs)
@@ -187,11 +169,6 @@ def _blocks_time(operator: Operator, roofs: Roofs) -> Array | None:
     seconds = _value(operator, roofs.profile, "block_s", 0.0)
     units = roofs.device.compute_units
     return operator.blocks * (seconds / units) if seconds and units else None
-
-
-def collective_latency(profile: Profile, peers: int) -> float:
-    """Seconds one collective takes besides its bytes; grows with the ranks where that was measured."""
-    return profile.value("collective.latency_s", 0.0, str(peers))
 
 
 def along(curve: Curve, positions: Array) -> Array:

@@ -127,9 +127,9 @@ def test_a_collective_pays_latency_and_its_link() -> None:
     assert operator_time(reduce, Roofs(DEVICE, slow)).total_s == pytest.approx(50e-6 + 2e-3)
 
 
-def test_ranks_beyond_the_scale_up_domain_are_refused() -> None:
+def test_ranks_beyond_a_node_need_a_network() -> None:
     reduce = Operator("all_reduce", "collective", "bf16", "bf16", 1.0, peers=16)
-    with pytest.raises(UnknownSpecError, match="16 ranks outgrow the 8"):
+    with pytest.raises(UnknownSpecError, match="16 ranks of toy outgrow one node of 8.*--network"):
         operator_time(reduce, Roofs(DEVICE, ideal("toy")))
 
 
