@@ -36,6 +36,7 @@ class Setup:
 
     `parallelism` lays out one replica; `weight_dtype` re-stores the weights as another format (None:
     as the checkpoint has them), `kv_dtype` the cache; `skew` is the Zipf exponent of expert use.
+    `kernels` names an entry of engines.toml other than the profile's engine (a launch option).
     """
 
     architecture: Architecture
@@ -45,6 +46,7 @@ class Setup:
     kv_dtype: str = "bf16"
     activation_dtype: str = "bf16"
     skew: float = 0.0
+    kernels: str | None = None
 
     def decode(self, batch: ArrayLike, context: ArrayLike, new: ArrayLike = 1) -> Forecast:
         """Forecast of one decode step; InputError beyond the model's context limit."""
@@ -69,7 +71,7 @@ class Setup:
             self.kv_dtype,
             self.activation_dtype,
             self.skew,
-            engine=self.profile.engine,
+            engine=self.kernels or self.profile.engine,
         )
 
     def check_context(self, longest: float) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from roofcast.calibrate.serving_points.resolve import Case, Profiles
 from roofcast.calibrate.serving_points.terms import TERMS, pass_terms
 from roofcast.simulator.api import Setup
-from roofcast.simulator.operators import Pass
+from roofcast.simulator.passes import Pass
 from roofcast.simulator.serving import Load, Scheduler
 from roofcast.simulator.workload import Array, Workload
 
@@ -100,5 +100,5 @@ def _pass(setup: Setup, workload: Workload) -> Pass:
         setup.kv_dtype,
         setup.activation_dtype,
         setup.skew,
-        engine=setup.profile.engine,
+        engine=setup.kernels or setup.profile.engine,
     )

@@ -95,6 +95,7 @@ class Resolver:
             parallelism=_parallelism(point),
             kv_dtype=kv,
             activation_dtype=architecture.dtype,
+            kernels=f"{engine}-fused" if recipe.fuse_all_reduce else None,
         )
 
     def _architecture(

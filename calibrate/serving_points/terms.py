@@ -15,7 +15,8 @@ import numpy as np
 
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.profile import Profile
-from roofcast.simulator.operators import Operator, Pass, operators
+from roofcast.simulator.operators import operators
+from roofcast.simulator.passes import Operator, Pass
 from roofcast.simulator.roofline import Roofs, operator_time
 from roofcast.simulator.workload import Array
 
