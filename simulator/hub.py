@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Final
 
@@ -75,6 +73,9 @@ def _cached(model: str, file: str) -> Path | None:
 
 
 def _reachable(endpoint: str) -> bool:
+    import urllib.error
+    import urllib.request
+
     request = urllib.request.Request(endpoint, method="HEAD")
     try:
         urllib.request.urlopen(request, timeout=REACH_TIMEOUT_S).close()

@@ -253,7 +253,9 @@ FAMILIES: Final = (
     ),
     Family(("mpt",), ("Mpt", "MPT"), build(MPT), layers_at="transformer.blocks"),
     Family(("starcoder2",), ("Starcoder2",), build(STARCODER2)),
-    Family(("stablelm", "stablelm_epoch"), ("StableLm", "StableLMEpoch"), build(STABLELM)),
+    Family(
+        ("stablelm", "stablelm_epoch"), ("StableLm", "StableLMEpoch"), build(STABLELM), "stablelm"
+    ),
     Family(("phi", "phi-msft"), ("Phi",), build(PHI), defaults_of="phi"),
     Family(("nemotron",), ("Nemotron",), build(NEMOTRON)),
 )

@@ -175,5 +175,6 @@ FAMILIES: Final = (
         ("phi4_multimodal", "phi4mm"),
         ("Phi4Multimodal", "Phi4MM"),
         build(Style(names=FUSED, mlp_names=FUSED_MLP, kinds=patterns.all_windowed)),
+        "phi4_multimodal",
     ),
 )
