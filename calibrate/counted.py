@@ -14,7 +14,8 @@ import numpy as np
 from roofcast.calibrate.samples import Measurement, Task
 from roofcast.simulator.architecture import Architecture, AttentionCore, Experts, Layer, Weight
 from roofcast.simulator.formats import find_format
-from roofcast.simulator.operators import Operator, Pass, operators
+from roofcast.simulator.operators import operators
+from roofcast.simulator.passes import Operator, Pass
 from roofcast.simulator.workload import Array, Workload
 
 ENGINE = "torch"
@@ -108,8 +109,10 @@ def _experts(task: Task) -> tuple[Architecture, tuple[str, ...]]:
         Weight("down", "experts_down", "experts", hidden, width, format=format_),
     )
     experts = Experts(task.whole("count"), task.whole("top_k"), weights)
-    layer = Layer("experts", (), experts=experts)
-    return _model((layer,), hidden=hidden), ("experts_gate_up", "experts_down")
+    router = Weight("router", "router", "router", task.whole("count"), hidden, format=format_)
+    layer = Layer("experts", (router,), experts=experts)
+    names = ("router", "experts_gate_up", "experts_down", "activation")
+    return _model((layer,), hidden=hidden), names
 
 
 def _norm(task: Task) -> tuple[Architecture, tuple[str, ...]]:

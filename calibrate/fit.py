@@ -64,11 +64,20 @@ def fit_kernels(
     for dtype in sorted({str(entry.facts["dtype"]) for entry in by_kind.get("gemm", [])}):
         rows = [entry for entry in by_kind["gemm"] if entry.facts["dtype"] == dtype]
         fitted = _with_curve(_stage(fitted, "gemm", rows, source, f".{dtype}"), rows, dtype, source)
-    for kind in ("attention", "experts"):
-        fitted = _stage(fitted, kind, by_kind.get(kind, []), source, "")
     for kind, name in (("norm", "norm_residual"), ("activation",) * 2, ("sampler",) * 2):
         fitted = _stage(fitted, "elementwise", by_kind.get(kind, []), source, f".{name}")
-    return fitted
+    fitted = _stage(fitted, "attention", by_kind.get("attention", []), source, "")
+    return _stage(_experts_like_matrices(fitted), "experts", by_kind.get("experts", []), source, "")
+
+
+def _experts_like_matrices(fitted: Fitted) -> Fitted:
+    """Where experts run one after another, each is a matrix product of few rows like any other."""
+    if fitted.device.kind != "cpu":
+        return fitted
+    curves = dict(fitted.profile.curves)
+    for name, curve in fitted.profile.curves.items():
+        curves[name.replace("gemm.", "experts.")] = curve
+    return replace(fitted, profile=replace(fitted.profile, curves=curves))
 
 
 def measured_roofs(measured: Sequence[Measurement]) -> dict[str, float]:
@@ -163,9 +172,7 @@ def clusters(groups: Sequence[Array], unknowns: Sequence[Unknown]) -> NDArray[np
     return np.repeat(np.arange(len(groups)), [group.size for group in groups])
 
 
-def _unknowns(
-    kind: str, variant: str, counted: Sequence[Counted], fitted: Fitted
-) -> list[Unknown]:
+def _unknowns(kind: str, variant: str, counted: Sequence[Counted], fitted: Fitted) -> list[Unknown]:
     """The parameters of a kind, started where the best measurements are.
 
     A start far inside one roof would leave the other without a slope: the fit could never find it.
@@ -177,6 +184,10 @@ def _unknowns(
         _started(f"{kind}.bandwidth_efficiency{variant}", reach, 0.002, 30.0),
         _started(f"{kind}.fixed_s{variant}", fastest / 3, 1e-8, 1e-2),
     ]
+    if kind == "attention":
+        found.append(Unknown(f"attention.activation_factor{variant}", 3.0, 0.01, 300.0))
+    if kind == "experts":
+        found.append(_started(f"experts.matrix_s{variant}", fastest / 10, 1e-8, 1e-2))
     if flops > 0:
         dtype = next(o.dtype for entry in counted for o in entry.operators if np.any(o.flops))
         rate = flops / roofs.peak(dtype)[1]
@@ -252,7 +263,9 @@ def as_parameters(found: Fit, source: str) -> dict[str, Parameter]:
 def _parameter(estimate: Estimate, source: str) -> Parameter:
     unit = "s" if estimate.name.split(".")[1].endswith("_s") else "1"
     note = "" if estimate.status == "ok" else estimate.status
-    return Parameter(float(estimate.value), unit, "fitted", estimate.standard_error, (source,), note)
+    return Parameter(
+        float(estimate.value), unit, "fitted", estimate.standard_error, (source,), note
+    )
 
 
 _CORRELATED = 0.98

@@ -13,13 +13,14 @@ from itertools import cycle
 
 import torch
 
-from roofcast.calibrate.attention import attend
 from roofcast.calibrate.bench import Bench
-from roofcast.calibrate.blocks import Norm
+from roofcast.calibrate.blocks import Attention, Heads, Norm, Step
 from roofcast.calibrate.clock import Call
+from roofcast.calibrate.counted import operators_of
 from roofcast.calibrate.decoder import DTYPES
+from roofcast.calibrate.kv_cache import Cache, Exact, Shape
 from roofcast.calibrate.linear import Linear, can_pack
-from roofcast.calibrate.mlp import Activation, GroupedExperts, LoopedExperts, can_group
+from roofcast.calibrate.mlp import Activation, GroupedExperts, LoopedExperts, Moe, can_group
 from roofcast.calibrate.samples import Task
 from roofcast.calibrate.sampling import greedy
 
@@ -74,31 +75,43 @@ def _linears(bench: Bench, outputs: int, inputs: int, dtype: torch.dtype) -> lis
 
 
 def _attention(task: Task, bench: Bench) -> Call:
+    """From queries, keys and values to the mixed heads: rotation, append, attention over the cache."""
     dtype = DTYPES[task.text("dtype")]
     batch, heads, dim = task.whole("batch"), task.whole("kv_heads"), task.whole("head_dim")
-    window = task.whole("window")
-    entries = task.whole("context") + 1
-    entries = min(entries, window) if window else entries
-    caches = bench.arena.rotation((2, batch, heads, entries + _SLACK, dim), dtype)
-    query = _random(bench, (batch, heads, task.whole("query_heads") // heads, dim), dtype)
+    queries, window = task.whole("query_heads"), task.whole("window") or None
+    context = task.whole("context")
+    shape = Shape(heads, dim, window)
+    size = shape.size(context + _SLACK)
+    stores = bench.arena.pieces((2, batch, heads, size, dim), dtype)
+    cache = Cache((), batch, 1, device=bench.device, dtype=dtype)
+    cache.keys = tuple(store[0] for store in stores)
+    cache.values = tuple(store[1] for store in stores)
+    turn = _random(bench, (2, 1, 1, dim), dtype)
+    step = Step(cache, (Exact(context, 1, size),) * len(stores), 1, turn[0], turn[1])
+    mixed = torch.nn.Identity()
+    attention = Attention(0, Heads(queries, heads, dim, dim**-0.5, window), mixed, mixed, None)
+    qkv = _random(bench, (batch, (queries + 2 * heads) * dim), dtype)
+    layers = cycle(range(len(stores)))
 
     def call() -> None:
-        keys, values = next(caches).narrow(3, 0, entries)
-        attend(query, keys, values, None, dim**-0.5)
+        attention.index = next(layers)
+        attention(qkv, step)
 
     return call
 
 
 def _norm(task: Task, bench: Bench) -> Call:
-    """The residual add and the norm, twice: what one layer does."""
+    """The residual add and the norm, as often as the operator counts them."""
     dtype, width = DTYPES[task.text("dtype")], task.whole("width")
     stream = _random(bench, (task.whole("rows"), width), dtype)
     update = _random(bench, (task.whole("rows"), width), dtype)
     ones = torch.ones(width, dtype=dtype, device=bench.device)
     norm = Norm(ones, None, 1e-6, width, centred=False)
+    (operator,) = operators_of([task])
+    times = round(operator.launches)
 
     def call() -> None:
-        for _ in range(2):
+        for _ in range(times):
             norm(stream + update)
 
     return call
@@ -116,46 +129,43 @@ def _sampler(task: Task, bench: Bench) -> Call:
 
 
 def _experts(task: Task, bench: Bench) -> Call:
-    """The products of sorted tokens with the experts that uniform routing picks."""
-    dtype, tokens = DTYPES[task.text("dtype")], task.whole("rows")
-    count, top_k = task.whole("count"), task.whole("top_k")
-    layers = cycle(_expert_layers(task, bench, dtype))
-    x = _random(bench, (tokens * top_k, task.whole("hidden")), dtype)
-    counts = cycle([_routed(tokens, count, top_k).to(bench.device) for _ in range(_ROUTINGS)])
-    return lambda: next(layers)(x, next(counts))
+    """A whole block of routed experts: router, choice, sorting, products, weighted sum."""
+    dtype = DTYPES[task.text("dtype")]
+    blocks = cycle(_expert_blocks(task, bench, dtype))
+    shape = (_ROUTINGS, task.whole("rows"), task.whole("hidden"))
+    inputs = cycle(_random(bench, shape, dtype))
+    return lambda: next(blocks)(next(inputs))
 
 
-def _routed(tokens: int, count: int, top_k: int) -> torch.Tensor:
-    """How many tokens each expert gets where each token picks `top_k` different ones at random."""
-    picks = torch.stack([torch.randperm(count)[:top_k] for _ in range(tokens)])
-    return torch.bincount(picks.flatten(), minlength=count)
-
-
-def _expert_layers(task: Task, bench: Bench, dtype: torch.dtype) -> list[torch.nn.Module]:
-    """Layers of experts, together as large as the arena; packed ones are kept like matrices."""
+def _expert_blocks(task: Task, bench: Bench, dtype: torch.dtype) -> list[Moe]:
+    """Blocks of experts, together as large as the arena; those of the last shape are kept."""
     count, hidden, width = (task.whole(name) for name in ("count", "hidden", "width"))
-    activation = Activation("silu", gated=True)
-    key = f"{count} experts of {hidden} x {width} {dtype}"
-    if key in bench.packed:
-        return bench.packed[key]
-    bench.packed.clear()
-    layers: list[torch.nn.Module] = []
-    for piece in bench.arena.pieces((count, 3 * width * hidden), dtype):
-        ups = piece[:, : 2 * width * hidden].reshape(count, 2 * width, hidden)
-        downs = piece[:, 2 * width * hidden :].reshape(count, hidden, width)
-        if can_group(bench.device, dtype):
-            layers.append(GroupedExperts(ups, downs, activation))
-        else:
-            packed = can_pack(bench.device, dtype)
-            layers.append(
-                LoopedExperts(
-                    [Linear(up, packed=packed) for up in ups],
-                    [Linear(down, packed=packed) for down in downs],
-                    activation,
-                )
-            )
-    bench.packed[key] = layers
-    return layers
+    top_k = task.whole("top_k")
+    key = f"{top_k} of {count} experts of {hidden} x {width} {dtype}"
+    if key not in bench.packed:
+        bench.packed.clear()
+        router = Linear(_random(bench, (count, hidden), dtype))
+        pieces = bench.arena.pieces((count, 3 * width * hidden), dtype)
+        bench.packed[key] = [
+            Moe(router, _routed(piece, hidden, width, bench), top_k, normalise=True)
+            for piece in pieces
+        ]
+    return bench.packed[key]
+
+
+def _routed(piece: torch.Tensor, hidden: int, width: int, bench: Bench) -> torch.nn.Module:
+    """The experts of one block, in the form the decoder gives them on this device."""
+    count, activation = piece.shape[0], Activation("silu", gated=True)
+    ups = piece[:, : 2 * width * hidden].reshape(count, 2 * width, hidden)
+    downs = piece[:, 2 * width * hidden :].reshape(count, hidden, width)
+    if can_group(bench.device, piece.dtype):
+        return GroupedExperts(ups, downs, activation)
+    packed = can_pack(bench.device, piece.dtype)
+    return LoopedExperts(
+        [Linear(up, packed=packed) for up in ups],
+        [Linear(down, packed=packed) for down in downs],
+        activation,
+    )
 
 
 def _random(bench: Bench, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -14,7 +14,7 @@ from roofcast.calibrate.samples import Measurement
 from roofcast.calibrate.shapes import Scale, find_shape
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.profile import Profile
-from roofcast.simulator.operators import Pass
+from roofcast.simulator.passes import Pass
 from roofcast.simulator.prediction import Forecast, forecast_pass, host_time
 from roofcast.simulator.workload import Array, Workload
 

@@ -19,7 +19,7 @@ from roofcast.calibrate.samples import Task
 from roofcast.calibrate.shapes import Scale, Shape, shapes
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.simulator.memory import rank_cache_bytes, rank_weight_bytes
-from roofcast.simulator.operators import Pass
+from roofcast.simulator.passes import Pass
 from roofcast.simulator.workload import Workload
 
 LARGE_MEMORY_BYTES = 30e9

@@ -23,7 +23,7 @@ from roofcast.calibrate.samples import Task
 from roofcast.calibrate.sampling import greedy
 from roofcast.calibrate.shapes import Scale, find_shape
 from roofcast.simulator.memory import rank_cache_bytes
-from roofcast.simulator.operators import Pass
+from roofcast.simulator.passes import Pass
 from roofcast.simulator.workload import Workload
 
 _RESERVE = 0.1  # of the memory left: activations, allocator, everybody else
