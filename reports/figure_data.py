@@ -266,7 +266,7 @@ def _merged(paths: list[OperatorPath]) -> list[OperatorPath]:
 def _joined(group: list[OperatorPath], paths: list[OperatorPath]) -> OperatorPath:
     """The path of the first, under the names of all, or that of the kind where nothing is left out."""
     kind = group[0].kind
-    complete = len(group) > 2 and len(group) == sum(path.kind == kind for path in paths)
+    complete = len(group) > 1 and len(group) == sum(path.kind == kind for path in paths)
     name = f"all {_ALL[kind]}" if complete else ", ".join(path.name for path in group)
     return replace(group[0], name=name)
 
@@ -291,5 +291,7 @@ def readable(name: str) -> str:
         "gate_up_proj": "gate+up",
         "down_proj": "down",
         "lm_head": "LM head",
+        "experts_gate_up": "expert gate+up",
+        "experts_down": "expert down",
     }
     return known.get(name, name.removesuffix("_proj").replace("_", " "))

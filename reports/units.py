@@ -82,6 +82,18 @@ def seconds(value: float, digits: int = 3) -> str:
     return "0 s"
 
 
+def seconds_range(low: float, high: float) -> str:
+    """Two times, the unit once where it is the same.
+
+    >>> seconds_range(4.15e-3, 6.83e-3), seconds_range(0.98e-3, 1.2e-3)
+    ('4.15–6.83 ms', '980 µs – 1.20 ms')
+    """
+    first, last = seconds(low), seconds(high)
+    number, _, unit = first.partition(" ")
+    same = last.endswith(f" {unit}") and last.count(" ") == 1
+    return f"{number}–{last}" if same else f"{first} – {last}"
+
+
 def data(value: float) -> str:
     """Bytes in decimal units.
 

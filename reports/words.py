@@ -21,6 +21,9 @@ CAUSE_WORDS = {
     "overhead": "launches and the host",
 }
 
+_KERNELS = "kernels of"
+"""How the schemes of held-out errors begin that judged single kernels."""
+
 
 def subject(forecast: Forecast) -> str:
     """Model, device, layout and dtypes in one line."""
@@ -146,11 +149,31 @@ def trust(profile: Profile) -> str:
     """The error band of a profile's forecasts, or that it has none."""
     if profile.engine == "ideal":
         return "Error: a floor has no error band; real engines take longer."
-    held = held_out(profile.held_out[0]) if profile.held_out else "no held-out runs"
     if profile.band is None:
-        return f"Error: {held}; no error band."
+        return f"Error: {judgement(profile)}; no error band."
     low, high = np.expm1(profile.band.low), np.expm1(profile.band.high)
-    return f"Error: {held}; 80 % band {signed(low)} to {signed(high)} ({profile.band.origin})."
+    band = f"80 % band {signed(low)} to {signed(high)} ({profile.band.origin})"
+    return f"Error: {judgement(profile)}; {band}."
+
+
+def judgement(profile: Profile) -> str:
+    """What is known of a profile's errors: on whole steps if it was judged on some, else on kernels."""
+    errors = step_errors(profile)
+    if errors is not None:
+        return held_out(errors)
+    if not profile.held_out:
+        return "not judged on any run"
+    medians = sorted(each.median_ape for each in profile.held_out)
+    return (
+        f"not judged on whole steps; kernels off by {units.percent(medians[0])} to "
+        f"{units.percent(medians[-1])} in the median, by operator, on shapes it had not seen"
+    )
+
+
+def step_errors(profile: Profile) -> HeldOut | None:
+    """The first errors of a profile that are of whole steps, not of single kernels."""
+    steps = (each for each in profile.held_out if not each.scheme.startswith(_KERNELS))
+    return next(steps, None)
 
 
 def held_out(errors: HeldOut) -> str:

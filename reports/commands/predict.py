@@ -136,4 +136,4 @@ def _range(row: dict[str, object]) -> str:
     low, high = row["step_time_low_s"], row["step_time_high_s"]
     if not isinstance(low, float) or not isinstance(high, float):
         return units.UNKNOWN
-    return f"{units.seconds(low)} to {units.seconds(high)}"
+    return units.seconds_range(low, high)

@@ -105,11 +105,12 @@ def _table(found: list[tuple[str, Profile]]) -> Table:
             Column("engine", [each.engine for each in profiles], right=False),
             Column("whose", [owner for owner, _ in found], right=False),
             Column("made", [each.created[:10] or units.UNKNOWN for each in profiles], right=False),
-            Column("median error", [_error(each) for each in profiles]),
+            Column("median step error", [_error(each) for each in profiles]),
             Column("origin", [each.origin for each in profiles], right=False, rank=1),
         )
     )
 
 
 def _error(profile: Profile) -> str:
-    return units.percent(profile.held_out[0].median_ape) if profile.held_out else units.UNKNOWN
+    errors = words.step_errors(profile)
+    return units.UNKNOWN if errors is None else units.percent(errors.median_ape)

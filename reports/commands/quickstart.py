@@ -100,6 +100,7 @@ def table(cases: Sequence[Case]) -> Table:
         (
             Column("model", [case.where.architecture.name for case in cases], right=False),
             Column("device", [case.where.device.id for case in cases], right=False),
+            Column("profile", [_engine(case) for case in cases], right=False, rank=4),
             Column("TP", [str(case.where.parallelism.tensor) for case in cases]),
             Column("batch 1", [units.seconds(float(case.single.step_time_s)) for case in cases]),
             Column("tok/s", [rate(float(case.single.tokens_per_s)) for case in cases]),
@@ -115,6 +116,10 @@ def table(cases: Sequence[Case]) -> Table:
             Column("memory holds", [words.about(case.batching.limit) for case in cases], rank=2),
         )
     )
+
+
+def _engine(case: Case) -> str:
+    return "floor" if case.where.profile.engine == "ideal" else case.where.profile.engine
 
 
 def _held_out(calibration: Calibration) -> str:

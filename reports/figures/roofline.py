@@ -7,6 +7,7 @@ Source: Williams, Waterman and Patterson, "Roofline", CACM 52(4), 2009.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ Ends = tuple[tuple[float, float], tuple[float, float]]
 def draw(axes: Axes, data: Roofline) -> None:
     """Draw roofs, ridge and operators; axes are logarithmic, memory roofs have slope 1."""
     _frame(axes, data)
+    data = replace(data, compute=_with_room_for_names(axes, data))
     _make_room(axes, data)
     lines = [*_memory_lines(axes, data), *_compute_lines(axes, data)]
     for roof, ends in lines:
@@ -56,6 +58,21 @@ def _frame(axes: Axes, data: Roofline) -> None:
     style.unit_ticks(axes.yaxis, "FLOP/s")
     axes.set_xlabel("arithmetic intensity (FLOP per byte)")
     style.name_y_axis(axes, "rate per device")
+
+
+def _with_room_for_names(axes: Axes, data: Roofline) -> tuple[Roof, ...]:
+    """The peaks, less those of other dtypes that lie too close to one of the step's own dtype."""
+    height = float(text_size(axes, "0")[1]) * 1.15
+
+    def level(roof: Roof) -> float:
+        return float(axes.transData.transform((1.0, roof.value))[1])
+
+    own = [roof for roof in data.compute if data.dtype in roof.name.replace(",", "").split()]
+    return tuple(
+        roof
+        for roof in data.compute
+        if roof in own or all(abs(level(roof) - level(other)) > height for other in own)
+    )
 
 
 def _text(roof: Roof, unit: str) -> str:
