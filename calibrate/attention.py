@@ -21,8 +21,8 @@ PART_ENTRIES: Final = 256
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     """One new token over its cache: q [batch, kv_heads, group, dim], k and v [.., entries, dim].
 
-    `mask` [entries] says which entries are visible. Torch's fused CUDA kernel that splits a long
-    cache over the whole device takes no mask; there masked attention is `attend_in_parts`.
+    `mask` [entries] is added to the scores: 0 where an entry is visible, -inf where not. Torch's
+    fused CUDA kernel that splits a long cache over the device takes no mask; `attend_in_parts` does.
     """
     if mask is None:
         return F.scaled_dot_product_attention(q, k, v, scale=scale)
@@ -37,18 +37,16 @@ def attend_in_parts(
     """The same by plain products, the sum over values cut into parts that run side by side.
 
     The score product has entries to spread over the device; the value product has only dim columns,
-    so with few sequences its sum is split. Only a whole store can be cut without a copy.
+    so with few sequences its sum is split. Only a store read whole can be cut without a copy.
     """
-    batch, heads, group, dim = q.shape
-    scores = torch.matmul(q * scale, k.transpose(-1, -2))
-    scores = scores.masked_fill(~mask, float("-inf"))
-    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(v.dtype)
+    k, v = k.flatten(0, 1), v.flatten(0, 1)
+    scores = torch.baddbmm(mask, q.flatten(0, 1), k.transpose(1, 2), alpha=scale)
+    weights = torch.softmax(scores, dim=-1)
     parts = parts or _parts(v)
-    if parts == 1 or v.shape[-2] % parts or not v.is_contiguous():
-        return torch.matmul(weights, v)
-    cut_weights = weights.view(batch * heads, group, parts, -1).transpose(1, 2)
-    cut_values = v.view(batch * heads, parts, -1, dim)
-    return torch.matmul(cut_weights, cut_values).sum(dim=1).view(batch, heads, group, dim)
+    if parts == 1 or v.shape[1] % parts or not v.is_contiguous():
+        return torch.bmm(weights, v).view(q.shape)
+    cut_weights = weights.unflatten(2, (parts, -1)).transpose(1, 2)
+    return torch.matmul(cut_weights, v.unflatten(1, (parts, -1))).sum(dim=1).view(q.shape)
 
 
 def _parts(v: Tensor) -> int:
@@ -56,7 +54,7 @@ def _parts(v: Tensor) -> int:
     if not v.is_cuda:
         return 1
     wanted = 2 * torch.cuda.get_device_properties(v.device).multi_processor_count
-    sequences, entries = v.shape[0] * v.shape[1], v.shape[2]
+    sequences, entries = v.shape[0], v.shape[1]
     parts = 1
     while 2 * parts * sequences <= wanted and entries // (2 * parts) >= PART_ENTRIES:
         parts *= 2

@@ -35,7 +35,7 @@ class Slots(Protocol):
 
     @property
     def mask(self) -> Tensor | None:
-        """Which of the entries read are visible; None where all are."""
+        """Added to the scores of the entries read: 0 or -inf; None where all are visible."""
         ...
 
     def write(self, store: Tensor, new: Tensor) -> None:
@@ -84,12 +84,12 @@ class Masked:
 
     slot: Tensor
     entries: int
-    visible: Tensor
+    hidden: Tensor
 
     @property
     def mask(self) -> Tensor | None:
-        """Entries at or before the new token's position."""
-        return self.visible
+        """0 for entries at or before the new token's position."""
+        return self.hidden
 
     def write(self, store: Tensor, new: Tensor) -> None:
         """Put the one new token into the slot."""
@@ -172,4 +172,6 @@ class Cache:
 
     def _masked(self, size: int, entries: int) -> Masked:
         indices = torch.arange(entries, device=self.position.device)
-        return Masked(self.position % size, entries, indices <= self.position)
+        hidden = torch.zeros(entries, device=indices.device, dtype=self.keys[0].dtype)
+        hidden.masked_fill_(indices > self.position, float("-inf"))
+        return Masked(self.position % size, entries, hidden)

@@ -18,6 +18,7 @@ rope = pytest.importorskip("roofcast.calibrate.rope")
 sampling = pytest.importorskip("roofcast.calibrate.sampling")
 Decoder = decoder_module.Decoder
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 TIGHT = {"rtol": 1e-4, "atol": 2e-5}
 
 
@@ -110,7 +111,7 @@ def test_attention_in_parts_equals_the_fused_kernel(parts):
     generator = torch.Generator().manual_seed(0)
     q = torch.randn(3, 2, 4, 16, generator=generator)
     k, v = torch.randn(2, 3, 2, 32, 16, generator=generator)
-    mask = torch.arange(32) < 21
+    mask = torch.zeros(32).masked_fill(torch.arange(32) >= 21, float("-inf"))
     expected = attention.attend(q, k[:, :, :21], v[:, :, :21], None, 0.25)
     made = attention.attend_in_parts(q, k, v, mask, 0.25, parts=parts)
     torch.testing.assert_close(made, expected, **TIGHT)

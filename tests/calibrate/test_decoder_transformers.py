@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 decoder_module = pytest.importorskip("roofcast.calibrate.decoder")
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 SIZES = {"vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 3, "num_attention_heads": 6}
 TOKENS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 GATED = {**SIZES, **TOKENS, "intermediate_size": 80, "max_position_embeddings": 64}

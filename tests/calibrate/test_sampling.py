@@ -11,6 +11,7 @@ from roofcast.hardware.errors import InputError
 torch = pytest.importorskip("torch")
 sampling = pytest.importorskip("roofcast.calibrate.sampling")
 
+pytestmark = pytest.mark.usefixtures("one_thread")
 LOGITS = torch.tensor([[1.2, -0.5, 3.0, 0.0, 2.2, 2.2, -4.0, 1.0]])
 DRAWS = 20_000
 
