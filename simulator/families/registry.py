@@ -44,6 +44,7 @@ MODULES: Final = (
     "qwen",
     "qwen_next",
     "recurrent_gemma",
+    "remote_code",
     "zamba",
 )
 
