@@ -49,11 +49,13 @@ def operators(work: Pass) -> tuple[Operator, ...]:
 
 
 def _all(work: Pass) -> Iterable[Operator]:
+    """Embeddings and head are missing from all pipeline stages but the first and the last."""
     architecture = work.architecture
-    yield _embedding(work)
-    if any(weight.pieces > 1 for weight in architecture.embeddings):
-        yield from all_reduce(work)
-    yield from _matrices(work, architecture.embeddings, rows=work.tokens)
+    if architecture.embeddings:
+        yield _embedding(work)
+        if any(weight.pieces > 1 for weight in architecture.embeddings):
+            yield from all_reduce(work)
+        yield from _matrices(work, architecture.embeddings, rows=work.tokens)
     counts: dict[Layer, int] = {}
     for layer in architecture.layers:
         counts[layer] = counts.get(layer, 0) + 1
@@ -61,11 +63,12 @@ def _all(work: Pass) -> Iterable[Operator]:
         for operator in _layer(work, layer):
             yield operator.times(count)
     yield from send_stages(work)
-    yield _norms(work, architecture.head, blocks=1.0)
-    yield from _matrices(work, architecture.head, rows=work.sequences)
-    yield from gather_logits(work)
-    if work.sampled:
-        yield _sampler(work)
+    if architecture.head:
+        yield _norms(work, architecture.head, blocks=1.0)
+        yield from _matrices(work, architecture.head, rows=work.sequences)
+        yield from gather_logits(work)
+        if work.sampled:
+            yield _sampler(work)
 
 
 def _layer(work: Pass, layer: Layer) -> Iterable[Operator]:

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.profile import Profile
 from roofcast.simulator.memory import Memory, memory
-from roofcast.simulator.operators import Operator, Pass, operators
+from roofcast.simulator.operators import operators
+from roofcast.simulator.passes import Operator, Pass
 from roofcast.simulator.roofline import OperatorTime, Roofs, operator_time
+from roofcast.simulator.stages import stages
 from roofcast.simulator.workload import Array
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ class Forecast:
     """What a pass costs on a device. Arrays broadcast over the points; see `Workload`.
 
     Times are seconds; bytes and FLOPs are of the whole replica; `operators` are of one rank.
+    `bubble_s` is what microbatches wait for the slowest pipeline stage.
     """
 
     work: Pass
@@ -41,6 +44,7 @@ class Forecast:
     step_time_s: Array
     memory: Memory
     floor_s: Array = field(repr=False)
+    bubble_s: Array = field(default_factory=lambda: np.zeros(()), repr=False)
 
     @property
     def batch(self) -> Array:
@@ -152,10 +156,10 @@ class Forecast:
         """Seconds of the step by cause; the values sum to the step time.
 
         An operator on its memory roof is split by the bytes it moves; one on its compute roof counts
-        as compute; fixed costs and the host are overhead.
+        as compute; fixed costs, the host and waiting for the slowest stage are overhead.
         """
         totals = dict.fromkeys(CAUSES, np.zeros(()))
-        totals["overhead"] = np.asarray(self.host_s)
+        totals["overhead"] = self.host_s + self.bubble_s
         for operator, time in zip(self.operators, self.times, strict=True):
             totals["overhead"] = totals["overhead"] + time.fixed_s
             totals["interconnect"] = totals["interconnect"] + time.link_s
@@ -209,7 +213,8 @@ def forecast_pass(work: Pass, device: Accelerator, profile: Profile) -> Forecast
     device_s = _sum(time.total_s for time in times)
     launches = sum(operator.launches for operator in parts)
     host = host_time(work, profile, device_s, launches)
-    step = np.broadcast_to(device_s + host, work.workload.shape)
+    bubble = stage_wait(work, roofs, device_s)
+    step = np.broadcast_to(device_s + host + bubble, work.workload.shape)
     return Forecast(
         work=work,
         device=device,
@@ -220,7 +225,25 @@ def forecast_pass(work: Pass, device: Accelerator, profile: Profile) -> Forecast
         step_time_s=np.array(step),
         memory=memory(work, device),
         floor_s=_floor(work, device, profile, parts),
+        bubble_s=bubble,
     )
+
+
+def stage_wait(work: Pass, roofs: Roofs, device_s: Array) -> Array:
+    """Seconds a step lasts beyond its own passage through the stages, because one of them is slower.
+
+    m microbatches go round: each stage serves all of them in a step, so that it lasts at least
+    m x (slowest stage), and at least the way of one microbatch through all stages, `device_s`.
+    """
+    if work.parallelism.pipeline == 1:
+        return np.zeros(())
+    passes = {stage.architecture: stage for stage in stages(work)}.values()
+    each = [
+        _sum(operator_time(part, roofs).total_s for part in operators(stage) if part.name != "send")
+        for stage in passes
+    ]
+    slowest = np.max(np.broadcast_arrays(*each), axis=0)
+    return np.asarray(np.maximum(work.microbatches * slowest - device_s, 0.0))
 
 
 def host_time(work: Pass, profile: Profile, device_s: Array, launches: float) -> Array:

@@ -4,8 +4,8 @@
 
 L is the bandwidth of the link inside a node, N that of one network adapter, e and e' what they reach.
 A ring through nodes of g devices uses all g adapters of a node at once, so each carries a g-th of
-what a device sends; a token sent from rank to rank crosses where its target stands in another node, and a
-stage's output where the next stage does. What a profile has not measured comes from hardware/links.toml;
+what a device sends; a token crosses where its target stands in another node, a
+stage's output where the next stage does. What no profile measured comes from hardware/links.toml;
 the ideal profile reaches every link and waits for nothing.
 """
 
