@@ -40,19 +40,17 @@ def parameters(profile: Profile) -> Table:
     )
 
 
-def roof_words(name: str) -> str:
-    """A measured roof's name in words.
+def roof(name: str, value: float) -> str:
+    """A measured roof with what it is a roof of.
 
-    >>> roof_words("memory_bandwidth_bytes_per_s"), roof_words("peak_flops_per_s.fp32")
-    ('memory bandwidth', 'peak fp32')
+    >>> roof("memory_bandwidth_bytes_per_s", 21.3e9), roof("peak_flops_per_s.fp32", 3.1e11)
+    ('21.3 GB/s from memory', '310 GFLOP/s in fp32')
     """
     base, _, dtype = name.partition(".")
-    return f"peak {dtype}" if dtype else base.removesuffix("_bytes_per_s").replace("_", " ")
-
-
-def roof_unit(name: str) -> str:
-    """The unit of a measured roof, from its name."""
-    return "B/s" if name.endswith("bytes_per_s") else "FLOP/s"
+    if dtype:
+        return f"{units.scaled(value, 'FLOP/s')} in {dtype}"
+    what = base.removesuffix("_bytes_per_s").removesuffix("_bandwidth").replace("_", " ")
+    return f"{units.scaled(value, 'B/s')} from {what}"
 
 
 def _spread(standard_error: float | None) -> str:

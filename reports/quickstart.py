@@ -21,6 +21,8 @@ from roofcast.simulator.workload import Parallelism
 SMALL_MODEL = "smollm2-360m"
 MODELS = ("llama-3.1-8b", "llama-3.1-70b")
 DEVICES = ("h100-sxm", "h200-sxm", "b200-sxm", "mi300x")
+ENGINE = "vllm"
+"""One engine for all GPUs: profiles of different engines don't compare devices."""
 CONTEXT = 2048
 ROOM = (16, 8192)
 """Sequences and tokens that the smallest tensor parallelism must hold in memory."""
@@ -61,7 +63,7 @@ def gpu_cases() -> list[Case]:
     cases = []
     for model in MODELS:
         for device in DEVICES:
-            alone = setup(load(model), find(device))
+            alone = setup(load(model), find(device), engine=ENGINE)
             batch, context = ROOM
             ranks = smallest_tensor(alone, context, batch)
             cases.append(_case(replace(alone, parallelism=Parallelism(tensor=ranks))))

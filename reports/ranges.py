@@ -6,7 +6,7 @@ import re
 
 from roofcast.hardware.errors import InputError
 
-_NUMBER = re.compile(r"(\d+)(k?)", re.ASCII)
+_NUMBER = re.compile(r"(\d{1,15})(k?)", re.ASCII)
 _MOST = 100_000
 
 

@@ -13,7 +13,7 @@ from roofcast.calibrate.calibration import calibrate as measure
 from roofcast.hardware.detect import attached
 from roofcast.hardware.profile import Profile
 from roofcast.hardware.profile_store import path_for, read
-from roofcast.reports import options, output, profile_text, units, words
+from roofcast.reports import options, output, profile_text, words
 from roofcast.reports.progress import ProgressLine
 
 app = options.new_app()
@@ -95,9 +95,7 @@ def report(found: Calibration) -> None:
     output.say(f"its raw samples are {found.journal}.")
     output.say()
     for name, value in profile.roofs.items():
-        output.say(
-            f"{profile_text.roof_words(name)}: {units.scaled(value, profile_text.roof_unit(name))}"
-        )
+        output.say(f"It sustains {profile_text.roof(name, value)}.")
     output.say(words.trust(profile))
     output.say()
     output.show(profile_text.errors(profile))

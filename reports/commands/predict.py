@@ -19,6 +19,8 @@ from roofcast.simulator.workload import Parallelism
 
 app = options.new_app()
 
+_MOST_POINTS = 200_000
+
 
 @app.command()
 def predict(
@@ -66,7 +68,13 @@ def predict(
         weight_dtype=weight_dtype,
         kv_dtype=kv_dtype,
     )
-    forecast = where.decode(*grid(numbers(batch, "batch"), numbers(context, "context")))
+    batches, contexts = numbers(batch, "batch"), numbers(context, "context")
+    if len(batches) * len(contexts) > _MOST_POINTS:
+        raise InputError(
+            f"{len(batches):,} batches x {len(contexts):,} contexts are more than "
+            f"{_MOST_POINTS:,} points; use wider steps, or roofcast.simulator from Python"
+        )
+    forecast = where.decode(*grid(batches, contexts))
     if json:
         output.emit_json(rows(forecast))
     elif csv:
@@ -107,7 +115,11 @@ def points(forecast: Forecast) -> Table:
         column("bound", [row["bound"] for row in found], 1, right=False),
         column("MBU", [units.percent(row["mbu"]) for row in found], 5),
         column("MFU", [units.percent(row["mfu"]) for row in found], 7),
-        column("memory", [units.data(row["memory_bytes"]) for row in found], 2),
+        column(
+            "memory" if forecast.devices == 1 else "memory/device",
+            [units.data(row["memory_bytes"]) for row in found],
+            2,
+        ),
         column("fits", ["yes" if row["fits"] else "NO" for row in found], right=False),
     ]
     if all(row["step_time_low_s"] in (None, row["step_time_s"]) for row in found):

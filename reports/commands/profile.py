@@ -64,8 +64,7 @@ def show(
     output.say()
     output.show(profile_text.parameters(chosen))
     for key, value in chosen.roofs.items():
-        text = units.scaled(value, profile_text.roof_unit(key))
-        output.say(f"measured {profile_text.roof_words(key)}: {text}")
+        output.say(f"measured: {profile_text.roof(key, value)}")
     for key, curve in chosen.curves.items():
         output.say(f"curve {key}: {len(curve.points)} points over {curve.axis}, {curve.origin}")
 

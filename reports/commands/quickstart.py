@@ -10,7 +10,7 @@ import typer
 
 from roofcast.calibrate.calibration import Calibration
 from roofcast.calibrate.calibration import calibrate as measure
-from roofcast.reports import options, output, units, words
+from roofcast.reports import options, output, profile_text, units, words
 from roofcast.reports.progress import ProgressLine
 from roofcast.reports.quickstart import CONTEXT, ROOM, Case, draw, gpu_cases, local_case
 from roofcast.reports.tables import Column, Table
@@ -71,6 +71,11 @@ def _print(
 ) -> None:
     output.say(f"This machine: {local.where.device}")
     output.say(words.provenance(calibration.profile))
+    roofs = calibration.profile.roofs.items()
+    if roofs:
+        output.say(
+            f"It sustains {', '.join(profile_text.roof(name, value) for name, value in roofs)}."
+        )
     output.say(local.verdict)
     output.say()
     output.say(

@@ -1,6 +1,6 @@
 """How long the command line takes from nothing: processor time, best of several starts.
 
-Starting is bound by one processor, so this is what the clock shows on a machine with nothing else to do.
+Starting is bound by one processor, so this is what the clock shows on a machine that is idle.
 """
 
 import resource

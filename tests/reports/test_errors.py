@@ -26,6 +26,8 @@ def refused(result: tuple[int, str, str], *said: str) -> None:
         (("-d", "A100"), ("ambiguous device 'A100'", "a100-pcie-40gb", "a100-sxm-80gb")),
         (("--batch", "0"), ("batch", "at least 1", "not 0")),
         (("--batch", "1,x"), ("batch 'x'", "1,8,64")),
+        (("--batch", "1:9000:+1", "--context", "1:9000:+1"), ("9,000 batches x 9,000 contexts",)),
+        (("--batch", "9" * 400), ("is not a whole number",)),
         (("--context", "131072"), ("131073", "131072 that llama allows")),
         (("--tp", "0"), ("tensor parallelism", "at least 1", "not 0")),
         (("--tp", "many"), ("'--tp'", "integer")),
