@@ -1,0 +1,112 @@
+"""What a form is worth: errors on shapes the fit hasn't seen, beside the plain roofline's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from roofcast.calibrate.fitting import Errors
+from roofcast.calibrate.kernel_tables.forms import Form, form, plain
+from roofcast.calibrate.kernel_tables.groups import Group, engines_of, groups
+from roofcast.calibrate.kernel_tables.kernel_fit import Mask, fit_group
+from roofcast.calibrate.kernel_tables.sources import Folder
+from roofcast.calibrate.kernel_tables.workloads import Rows
+from roofcast.hardware.accelerator import Accelerator
+from roofcast.simulator.workload import Array
+
+_DECODE_ROWS: Final = 256
+_LARGE_WEIGHTS: Final = 8e6
+_FEW_TOKENS: Final = 64  # rows an expert sees at most in decode
+_FEWEST_SHAPES: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Errors of one group of kernels on held-out shapes, before and after a change of form."""
+
+    device: str
+    engine: str
+    kernel: str
+    scope: str
+    before: Errors
+    after: Errors
+
+
+def compare_forms(
+    directory: str | Path, device: Accelerator, engine: str | None = None
+) -> tuple[Comparison, ...]:
+    """The plain roofline against the full form, both fitted on half of the shapes of each group.
+
+    The other half judges them, by scope, and then the other way round. Raises InputError where the
+    folder has no tables of the device.
+    """
+    folder = Folder.of(directory, device.id)
+    wanted = [engine] if engine is not None else engines_of(folder)
+    return tuple(
+        comparison
+        for name in wanted
+        for group in groups(folder, name)
+        for comparison in _compare(group, device, name)
+    )
+
+
+def held_out(group: Group, device: Accelerator) -> Errors | None:
+    """Errors of the full form on shapes it wasn't fitted to; None where there are too few shapes."""
+    if halves(group) is None:
+        return None
+    return Errors.of(np.concatenate([ratios for _, ratios in _crossed(group, device, form)]))
+
+
+def halves(group: Group) -> tuple[Mask, Mask] | None:
+    """Rows of every other shape, and the rest; None where there are too few shapes."""
+    shapes = np.unique(group.rows.shapes)
+    if len(shapes) < _FEWEST_SHAPES:
+        return None
+    drawn = np.random.default_rng(1).permutation(shapes)[: len(shapes) // 2]
+    first = np.isin(group.rows.shapes, drawn)
+    return first, ~first
+
+
+def _crossed(
+    group: Group, device: Accelerator, form_of: Callable[[str], Form]
+) -> Iterator[tuple[Rows, Array]]:
+    """Each half of the shapes with its log ratios under a fit to the other half."""
+    split = halves(group)
+    for seen, unseen in zip(split or (), (split or ())[::-1], strict=True):
+        fitted = fit_group(
+            replace(group, rows=group.rows.where(seen)), device, form_of(group.table)
+        )
+        rows = group.rows.where(unseen)
+        yield rows, np.log(rows.measured_s / fitted.predicted(rows, device))
+
+
+def scopes(group: Group, rows: Rows, device: Accelerator) -> Iterator[tuple[str, Mask]]:
+    """Parts of a group that matter by themselves, as masks over its rows."""
+    everything = np.ones(rows.measured_s.shape, dtype=bool)
+    yield "all", everything
+    if group.table == "gemm":
+        decode = rows.operators[0].rows <= _DECODE_ROWS
+        yield "decode", decode
+        yield "decode, large weights", decode & (rows.operators[0].weight_bytes >= _LARGE_WEIGHTS)
+    if group.table in ("attention", "latent") and device.l2_bytes:
+        yield "cold", rows.cached_bytes >= 2 * device.l2_bytes
+    if group.table == "experts":
+        yield "decode", rows.operators[0].rows <= _FEW_TOKENS
+
+
+def _compare(group: Group, device: Accelerator, engine: str) -> Iterator[Comparison]:
+    before, after = list(_crossed(group, device, plain)), list(_crossed(group, device, form))
+    judged: dict[str, tuple[list[Array], list[Array]]] = {}
+    for (rows, old), (_, new) in zip(before, after, strict=True):
+        for scope, chosen in scopes(group, rows, device):
+            olds, news = judged.setdefault(scope, ([], []))
+            olds.append(old[chosen])
+            news.append(new[chosen])
+    for scope, (olds, news) in judged.items():
+        if sum(part.size for part in olds):
+            was, is_ = Errors.of(np.concatenate(olds)), Errors.of(np.concatenate(news))
+            yield Comparison(device.id, engine, group.label, scope, was, is_)
