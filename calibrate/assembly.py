@@ -9,7 +9,7 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
-from roofcast.calibrate.blocks import Attention, Block, HeadNorm, Heads, Norm
+from roofcast.calibrate.blocks import Attention, Branch, HeadNorm, Heads, Layer, Norm
 from roofcast.calibrate.linear import Linear
 from roofcast.calibrate.mlp import (
     Activation,
@@ -25,10 +25,10 @@ from roofcast.calibrate.weight_sources import Source, Wanted
 from roofcast.simulator.architecture import (
     AttentionCore,
     Experts,
-    Layer,
     Numerics,
     Weight,
 )
+from roofcast.simulator.architecture import Layer as LayerSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ class Reader:
         reader = replace(self, place=replace(self.place, shard=Shard())) if whole else self
         return self._joined(reader._parts([weight]))
 
-    def vector(self, weight: Weight, *, bias: bool = False) -> Tensor:
-        """A norm's weight (random: 1) or bias (random: 0)."""
-        wanted = Wanted(
-            self._key(weight, "bias" if bias else "weight"),
-            (weight.rows,),
-            constant=0.0 if bias else 1.0,
-        )
-        return self._read(wanted)
+    def vector(self, weight: Weight, offset: float = 0.0) -> Tensor:
+        """A norm's weight, which is stored less `offset`; random ones come out as 1."""
+        wanted = Wanted(self._key(weight, "weight"), (weight.rows,), constant=1.0 - offset)
+        return self._read(wanted) + offset
+
+    def bias(self, weight: Weight) -> Tensor:
+        """A norm's bias; random ones are 0."""
+        return self._read(Wanted(self._key(weight, "bias"), (weight.rows,)))
 
     def _parts(self, weights: Sequence[Weight], count: int = 0) -> list[Wanted]:
         leading = (count,) if count else ()
@@ -143,8 +143,8 @@ def by_op(weights: Sequence[Weight], op: str) -> list[Weight]:
 def norm(reader: Reader, weight: Weight, numerics: Numerics) -> Norm:
     """A norm around a block or before the head."""
     return Norm(
-        reader.vector(weight),
-        reader.vector(weight, bias=True) if weight.bias else None,
+        reader.vector(weight, numerics.norm_offset),
+        reader.bias(weight) if weight.bias else None,
         numerics.norm_eps,
         weight.rows,
         centred=numerics.norm == "layernorm",
@@ -159,58 +159,69 @@ def head(reader: Reader, weights: Sequence[Weight], table: Tensor) -> Linear:
     return Linear(table, packed=reader.place.packed)
 
 
-def block(reader: Reader, index: int, layer: Layer, numerics: Numerics) -> Block:
-    """One layer."""
-    around = {weight.path: weight for weight in layer.weights if weight.op == "norm"}
-    first, second = (norm(reader, around[path], numerics) for path in block_norms(layer))
-    mlp = _moe if layer.experts else _mlp
-    return Block(
-        first,
-        _attention(reader, index, layer, numerics),
-        second,
-        mlp(reader, layer, numerics),
-        reader.place.shard,
+def layer(reader: Reader, index: int, spec: LayerSpec, numerics: Numerics) -> Layer:
+    """One layer: two norms before its branches, or two before and two after, alternating."""
+    around = {weight.path: weight for weight in spec.weights if weight.op == "norm"}
+    norms = [norm(reader, around[path], numerics) for path in block_norms(spec)]
+    before, after = (norms, (None, None)) if len(norms) == 2 else (norms[::2], norms[1::2])
+    mlp = _moe if spec.experts else _mlp
+    shard = reader.place.shard
+    return Layer(
+        Branch(before[0], _attention(reader, index, spec, numerics), after[0], shard),
+        Branch(before[1], mlp(reader, spec, numerics), after[1], shard),
     )
 
 
-def _attention(reader: Reader, index: int, layer: Layer, numerics: Numerics) -> Attention:
-    core = layer.cores[0]
+def rotation_of(core: AttentionCore, numerics: Numerics) -> int | None:
+    """Which of the model's rotary embeddings a layer uses: 1 is that of windowed layers."""
+    if numerics.rope_theta is None:
+        return None
+    return int(core.window is not None and numerics.local_rope_theta is not None)
+
+
+def _attention(reader: Reader, index: int, spec: LayerSpec, numerics: Numerics) -> Attention:
+    core = spec.cores[0]
     assert isinstance(core, AttentionCore)
     shard = reader.place.shard
     scale = numerics.attention_scale or core.key_dim**-0.5
     heads = Heads(
-        shard.share(core.query_heads), shard.share(core.kv_heads), core.key_dim, scale, core.window
+        shard.share(core.query_heads),
+        shard.share(core.kv_heads),
+        core.key_dim,
+        scale,
+        core.window,
+        rotation_of(core, numerics),
     )
-    inner = [w for w in layer.weights if w.op == "norm" and "." in w.path]
+    inner = [w for w in spec.weights if w.op == "norm" and "." in w.path]
     head_norm = None
     if inner:
-        q, k = (reader.vector(weight) for weight in inner)
+        q, k = (reader.vector(weight, numerics.norm_offset) for weight in inner)
         rows = torch.cat((q.expand(heads.query, -1), k.expand(heads.kv, -1)))
         head_norm = HeadNorm(rows, numerics.norm_eps)
-    qkv = reader.linear(by_op(layer.weights, "qkv_proj"))
-    output = reader.linear(by_op(layer.weights, "o_proj"))
+    qkv = reader.linear(by_op(spec.weights, "qkv_proj"))
+    output = reader.linear(by_op(spec.weights, "o_proj"))
     return Attention(index, heads, qkv, output, head_norm)
 
 
-def _mlp(reader: Reader, layer: Layer, numerics: Numerics, prefix: str = "") -> Mlp:
+def _mlp(reader: Reader, spec: LayerSpec, numerics: Numerics, prefix: str = "") -> Mlp:
     up, down = ("shared_gate_up", "shared_down") if prefix else ("gate_up_proj", "down_proj")
     return Mlp(
-        reader.linear(by_op(layer.weights, up)),
-        reader.linear(by_op(layer.weights, down)),
+        reader.linear(by_op(spec.weights, up)),
+        reader.linear(by_op(spec.weights, down)),
         Activation(numerics.activation, gated=numerics.gated_mlp),
     )
 
 
-def _moe(reader: Reader, layer: Layer, numerics: Numerics) -> Moe:
-    assert layer.experts is not None
-    shared = by_op(layer.weights, "shared_gate_up")
-    gate = by_op(layer.weights, "shared_gate")
+def _moe(reader: Reader, spec: LayerSpec, numerics: Numerics) -> Moe:
+    assert spec.experts is not None
+    shared = by_op(spec.weights, "shared_gate_up")
+    gate = by_op(spec.weights, "shared_gate")
     return Moe(
-        reader.linear(by_op(layer.weights, "router")),
-        _experts(reader, layer.experts, numerics),
-        layer.experts.top_k,
+        reader.linear(by_op(spec.weights, "router")),
+        _experts(reader, spec.experts, numerics),
+        spec.experts.top_k,
         normalise=numerics.normalise_top_k,
-        shared=_mlp(reader, layer, numerics, "shared") if shared else None,
+        shared=_mlp(reader, spec, numerics, "shared") if shared else None,
         shared_gate=reader.linear(gate) if gate else None,
     )
 

@@ -45,8 +45,10 @@ def attend_in_parts(
     parts = parts or _parts(v)
     if parts == 1 or v.shape[1] % parts or not v.is_contiguous():
         return torch.bmm(weights, v).view(q.shape)
-    cut_weights = weights.unflatten(2, (parts, -1)).transpose(1, 2)
-    return torch.matmul(cut_weights, v.unflatten(1, (parts, -1))).sum(dim=1).view(q.shape)
+    sequences, entries, dim = v.shape
+    cut_weights = weights.view(sequences, -1, parts, entries // parts).transpose(1, 2)
+    cut_values = v.view(sequences, parts, entries // parts, dim)
+    return torch.matmul(cut_weights, cut_values).sum(dim=1).view(q.shape)
 
 
 def _parts(v: Tensor) -> int:

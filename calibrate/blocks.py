@@ -18,14 +18,14 @@ from roofcast.calibrate.shards import Shard
 class Step:
     """What all layers share in one pass of `new` tokens for each of the cache's sequences.
 
-    `cos` and `sin` are [new, 1, width]; None where positions are learned.
+    `rotations` holds cos and sin, [new, 1, width] each, for each kind of rotary embedding: none
+    where positions are learned, a second one where windowed layers have their own.
     """
 
     cache: Cache
     slots: tuple[Slots, ...]
     new: int
-    cos: Tensor | None = None
-    sin: Tensor | None = None
+    rotations: tuple[tuple[Tensor, Tensor], ...] = ()
 
 
 class Norm(nn.Module):
@@ -48,13 +48,14 @@ class Norm(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Sizes of one layer's attention on one rank."""
+    """Sizes of one layer's attention on one rank; `rotation` is which of the step's it uses."""
 
     query: int
     kv: int
     dim: int
     scale: float
     window: int | None = None
+    rotation: int | None = None
 
 
 class HeadNorm(nn.Module):
@@ -92,8 +93,8 @@ class Attention(nn.Module):
         qk, v = qkv[:, :, :rotated], qkv[:, :, rotated:].transpose(1, 2)
         if self.norm is not None:
             qk = self.norm(qk)
-        if step.cos is not None and step.sin is not None:
-            qk = rope.rotate(qk, step.cos, step.sin)
+        if heads.rotation is not None:
+            qk = rope.rotate(qk, *step.rotations[heads.rotation])
         q, k = qk[:, :, : heads.query], qk[:, :, heads.query :].transpose(1, 2)
         self._store(step, k, v)
         mixed = self._decode(q, step) if step.new == 1 else self._prefill(q, k, v)
@@ -120,22 +121,30 @@ class Attention(nn.Module):
         return mixed.transpose(1, 2)
 
 
-class Block(nn.Module):
-    """One layer: x + attention(norm(x)), then x + mlp(norm(x)), each summed over ranks."""
+class Branch(nn.Module):
+    """One branch of the residual stream: x + block(norm(x)), summed over ranks.
 
-    def __init__(
-        self,
-        attention_norm: Norm,
-        attention: Attention,
-        mlp_norm: Norm,
-        mlp: nn.Module,
-        shard: Shard,
-    ) -> None:
+    `after` normalises the branch once more before it is added, where a model does that.
+    """
+
+    def __init__(self, norm: Norm, block: nn.Module, after: Norm | None, shard: Shard) -> None:
         super().__init__()
-        self.attention_norm, self.attention = attention_norm, attention
-        self.mlp_norm, self.mlp, self.shard = mlp_norm, mlp, shard
+        self.norm, self.block, self.after, self.shard = norm, block, after, shard
+
+    def forward(self, x: Tensor, *step: Step) -> Tensor:
+        """[tokens, hidden] to [tokens, hidden]."""
+        made = self.shard.sum(self.block(self.norm(x), *step))
+        return x + (made if self.after is None else self.after(made))
+
+
+class Layer(nn.Module):
+    """One layer: attention, then the MLP."""
+
+    def __init__(self, attention: Branch, mlp: Branch) -> None:
+        super().__init__()
+        self.attention, self.mlp = attention, mlp
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """[tokens, hidden] to [tokens, hidden]."""
-        x = x + self.shard.sum(self.attention(self.attention_norm(x), step))
-        return x + self.shard.sum(self.mlp(self.mlp_norm(x)))
+        made: Tensor = self.mlp(self.attention(x, step))
+        return made

@@ -87,16 +87,14 @@ class Decoder(nn.Module):
                 f"{self.architecture.name} has {rows} learned positions; "
                 f"a context of {capacity} tokens is beyond them"
             )
-        rotations = None
-        if self.frequencies is not None:
-            rotations = rope.table(self.frequencies, capacity).to(self.device, self.dtype)
+        tables = (rope.table(turns, capacity) for turns in self.frequencies)
         return Cache(
             self.shapes,
             batch,
             capacity,
             device=self.device,
             dtype=self.dtype,
-            rotations=rotations,
+            rotations=tuple(table.to(self.device, self.dtype) for table in tables),
         )
 
     @property
@@ -164,7 +162,7 @@ class Decoder(nn.Module):
         if new > 1:
             positions = positions + torch.arange(new, device=positions.device)
         x = self._embed(tokens, positions).view(batch * new, -1)
-        step = Step(cache, slots, new, *self._rotation(cache, positions))
+        step = Step(cache, slots, new, self._rotations(cache, positions))
         for layer in self.layers:
             x = layer(x, step)
         x = x.view(batch, new, -1)
@@ -184,6 +182,8 @@ class Decoder(nn.Module):
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         x = self._lookup(tokens)
+        if self.numerics.embedding_scale != 1:
+            x = x * self.numerics.embedding_scale
         if self.positions is not None:
             x = x + F.embedding(positions + self.numerics.position_offset, self.positions)
         return x
@@ -198,20 +198,23 @@ class Decoder(nn.Module):
         rows = F.embedding(torch.where(held, local, 0), self.table)
         return shard.sum(rows * held[..., None])
 
-    def _rotation(self, cache: Cache, positions: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        if cache.rotations is None:
-            return None, None
-        cos, sin = cache.rotations.index_select(0, positions)[:, :, None].unbind(1)
-        return cos, sin
+    def _rotations(self, cache: Cache, positions: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
+        chosen = (table.index_select(0, positions)[:, :, None] for table in cache.rotations)
+        return tuple((both[:, 0], both[:, 1]) for both in chosen)
 
-    def _frequencies(self) -> Tensor | None:
+    def _frequencies(self) -> tuple[Tensor, ...]:
+        """Of the rotary embedding, and of that of windowed layers where they have their own."""
         numerics = self.numerics
         if numerics.rope_theta is None:
-            return None
+            return ()
         core = self.architecture.layers[0].cores[0]
         assert isinstance(core, AttentionCore)
         width = int(core.key_dim * numerics.rope_fraction)
-        return rope.inverse_frequencies(numerics.rope_theta, width, dict(numerics.rope_scaling))
+        scaling = dict(numerics.rope_scaling)
+        made = rope.inverse_frequencies(numerics.rope_theta, width, scaling)
+        if numerics.local_rope_theta is None:
+            return (made,)
+        return made, rope.inverse_frequencies(numerics.local_rope_theta, width, {})
 
     @torch.no_grad()
     def _build(self, source: Source, layers_at: str) -> None:
@@ -229,7 +232,7 @@ class Decoder(nn.Module):
             whole = outer.matrix(learned[0], whole=True)
             self.positions = nn.Parameter(whole, requires_grad=False)
         self.layers = nn.ModuleList(
-            assembly.block(reader(f"{layers_at}.{index}"), index, layer, self.numerics)
+            assembly.layer(reader(f"{layers_at}.{index}"), index, layer, self.numerics)
             for index, layer in enumerate(architecture.layers)
         )
         final = assembly.by_op(architecture.head, "norm")

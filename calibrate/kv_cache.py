@@ -103,7 +103,8 @@ class Masked:
 class Cache:
     """Keys and values of a batch. `length` tokens are stored; `position` is the same, on the device.
 
-    `rotations` [capacity, 2, width] holds cos and sin of every position, where the model has them.
+    `rotations` hold cos and sin of every position, [capacity, 2, width], for each kind of rotary
+    embedding the model has.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Cache:
         *,
         device: torch.device,
         dtype: torch.dtype,
-        rotations: Tensor | None = None,
+        rotations: tuple[Tensor, ...] = (),
     ) -> None:
         if batch < 1 or capacity < 1:
             raise InputError(f"a cache needs batch and capacity of at least 1: {batch}, {capacity}")

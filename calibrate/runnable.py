@@ -19,7 +19,7 @@ from roofcast.simulator.architecture import (
 
 RUNS: Final = (
     "it runs grouped-query attention, whole or windowed, with dense or routed MLPs: "
-    "Llama, Mistral, Mixtral, Qwen 2 and 3, Phi-3, GPT-2, OPT"
+    "Llama, Mistral, Mixtral, Qwen 2 and 3, Phi-3, Gemma 1 and 3, StarCoder2, GPT-2, OPT"
 )
 LAYER_OPS: Final = frozenset({
     "qkv_proj", "o_proj", "gate_up_proj", "down_proj", "router", "norm",
@@ -70,8 +70,8 @@ def _in_layer(layer: Layer, hidden: int) -> Iterator[str]:
     for weight in layer.weights:
         if weight.op not in LAYER_OPS and weight.use != "unused":
             yield f"{weight.path} is not understood"
-    if len(block_norms(layer)) != 2:
-        yield f"a layer of kind {layer.kind} has {len(block_norms(layer))} norms, not two"
+    if len(block_norms(layer)) not in {2, 4}:
+        yield f"a layer of kind {layer.kind} has {len(block_norms(layer))} norms, not two or four"
     if layer.mixing_flops:
         yield "it mixes several residual streams"
     if layer.experts and (layer.experts.zero or layer.experts.weights[0].columns != hidden):

@@ -194,7 +194,8 @@ class Numerics:
 
     `activation` is a transformers name (silu, gelu, gelu_pytorch_tanh, relu). `rope_theta` None means
     learned positions, `position_offset` rows into their table. `rope_scaling` is the config's own
-    dictionary. `residual_norms` is pre (Llama) or post (OPT-350m, not run).
+    dictionary. `local_rope_theta` is what windowed layers use instead, unscaled, where they differ.
+    `norm_offset` is added to the stored weights of RMSNorms (Gemma stores them less 1).
     """
 
     norm: Literal["rmsnorm", "layernorm"]
@@ -208,6 +209,9 @@ class Numerics:
     normalise_top_k: bool = True
     qk_norm: bool = False
     attention_scale: float | None = None
+    local_rope_theta: float | None = None
+    embedding_scale: float = 1.0
+    norm_offset: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

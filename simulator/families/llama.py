@@ -8,6 +8,7 @@ from roofcast.simulator.architecture import Weight
 from roofcast.simulator.config import Config
 from roofcast.simulator.families import parts, patterns
 from roofcast.simulator.families.family import Family
+from roofcast.simulator.families.numerics import gemma
 from roofcast.simulator.families.style import Style, build, fixed
 
 ALL_ATTENTION: Final = "attention_bias"
@@ -206,7 +207,18 @@ FAMILIES: Final = (
             )
         ),
     ),
-    Family(("gemma",), ("Gemma",), build(Style(qkv_bias=ALL_ATTENTION, output_bias=ALL_ATTENTION))),
+    Family(
+        ("gemma",),
+        ("Gemma",),
+        build(
+            Style(
+                qkv_bias=ALL_ATTENTION,
+                output_bias=ALL_ATTENTION,
+                runs=True,
+                arithmetic=gemma,
+            )
+        ),
+    ),
     Family(
         ("gemma2",),
         ("Gemma2",),
@@ -230,6 +242,8 @@ FAMILIES: Final = (
                 norms=SANDWICH,
                 qk_norm="head",
                 kinds=patterns.listed(patterns.every(6)),
+                runs=True,
+                arithmetic=gemma,
             )
         ),
         core_defaults=True,

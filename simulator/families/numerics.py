@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofcast.simulator.architecture import Numerics
@@ -21,7 +22,7 @@ RMS_NORM_EPS = 1e-6
 def numerics_of(config: Config, style: Style) -> Numerics:
     """The arithmetic of a file whose family the Torch decoder can run."""
     rope = _rope(config)
-    return Numerics(
+    numerics = Numerics(
         norm="rmsnorm" if style.norm == "rms" else "layernorm",
         norm_eps=norm_eps(config, RMS_NORM_EPS if style.norm == "rms" else LAYER_NORM_EPS),
         activation=activation(config),
@@ -31,6 +32,28 @@ def numerics_of(config: Config, style: Style) -> Numerics:
         rope_fraction=_number(config, rope, "partial_rotary_factor", 1.0),
         normalise_top_k=config.flag("norm_topk_prob", style.moe is not None),
         qk_norm=style.qk_norm == "head",
+    )
+    return style.arithmetic(config, numerics)
+
+
+def gemma(config: Config, numerics: Numerics) -> Numerics:
+    """Gemma 1 and 3: scaled embeddings, norms stored less 1, and in 3 windows with their own rope."""
+    made = replace(
+        numerics,
+        activation=config.text("hidden_activation", numerics.activation),
+        embedding_scale=config.size("hidden_size") ** 0.5,
+        norm_offset=1.0,
+    )
+    if config.raw("query_pre_attn_scalar", None) is None:
+        return made
+    by_kind = config.raw("rope_parameters", None)
+    local = by_kind.get("sliding_attention") if isinstance(by_kind, dict) else None
+    return replace(
+        made,
+        attention_scale=config.number("query_pre_attn_scalar") ** -0.5,
+        local_rope_theta=_number(config, local, "rope_theta", ROPE_THETA)
+        if isinstance(local, dict)
+        else config.number("rope_local_base_freq", ROPE_THETA),
     )
 
 
@@ -49,7 +72,8 @@ def _rope(config: Config) -> dict[str, object]:
     rope = config.raw("rope_parameters", None) or config.raw("rope_scaling", None) or {}
     if not isinstance(rope, dict):
         raise config.error("rope_scaling", "must be an object or null")
-    return rope
+    whole = rope.get("full_attention")  # newer files hold one dictionary for each kind of layer
+    return whole if isinstance(whole, dict) else rope
 
 
 def _number(config: Config, rope: dict[str, object], name: str, otherwise: float) -> float:

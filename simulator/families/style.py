@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from roofcast.simulator.architecture import Architecture, Layer, Weight
+from roofcast.simulator.architecture import Architecture, Layer, Numerics, Weight
 from roofcast.simulator.config import Config
 from roofcast.simulator.families import parts, patterns
 from roofcast.simulator.families.family import (
@@ -41,6 +41,11 @@ BOTH_NORMS: Final = fixed(*LLAMA_NORMS)
 def nothing(config: Config) -> tuple[Weight, ...]:
     """No weights."""
     return ()
+
+
+def ordinary(config: Config, numerics: Numerics) -> Numerics:
+    """Arithmetic with nothing out of the ordinary."""
+    return numerics
 
 
 def own_width(config: Config) -> int:
@@ -91,7 +96,7 @@ class Style:
 
     `tables` adds embedding tables (positions), `extra` adds weights to every layer. `understood` are
     fields whose only known values say what the style says anyway. `runs` says that the Torch decoder
-    can run the family, `rope` False that its positions are learned.
+    can run the family, `rope` False that its positions are learned, `arithmetic` what else it computes.
     """
 
     qkv_bias: Switch = False
@@ -123,6 +128,7 @@ class Style:
     understood: tuple[str, ...] = ()
     runs: bool = False
     rope: bool = True
+    arithmetic: Callable[[Config, Numerics], Numerics] = ordinary
 
 
 def build(style: Style) -> Callable[[Config], Architecture]:

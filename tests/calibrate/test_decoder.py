@@ -77,20 +77,20 @@ def reference_logits(decoder, tokens, window):
     """A full pass with explicit scores, K and V expanded to query heads, and a written-out mask."""
     batch, new = tokens.shape
     x = torch.nn.functional.embedding(tokens, decoder.table)
-    cos, sin = decoder.new_cache(batch, new).rotations[:, :, None].unbind(1)
+    cos, sin = decoder.new_cache(batch, new).rotations[0][:, :, None].unbind(1)
     past = torch.arange(new)[:, None] - torch.arange(new)
     hidden = (past < 0) | (past >= (window or new))
     for layer in decoder.layers:
-        heads = layer.attention.heads
-        qkv = layer.attention.qkv(layer.attention_norm(x)).view(batch, new, -1, heads.dim)
+        block = layer.attention.block
+        heads = block.heads
+        qkv = block.qkv(layer.attention.norm(x)).view(batch, new, -1, heads.dim)
         q, k, v = qkv.split((heads.query, heads.kv, heads.kv), dim=2)
         q, k = rope.rotate(q, cos, sin), rope.rotate(k, cos, sin)
         k, v = (t.repeat_interleave(heads.query // heads.kv, dim=2) for t in (k, v))
         scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(heads.dim)
         weights = scores.masked_fill(hidden, float("-inf")).softmax(-1)
         mixed = torch.einsum("bhqk,bkhd->bqhd", weights, v).flatten(2)
-        x = x + layer.attention.output(mixed)
-        x = x + layer.mlp(layer.mlp_norm(x))
+        x = layer.mlp(x + block.output(mixed))
     return decoder.head(decoder.norm(x))
 
 
@@ -130,7 +130,7 @@ def test_a_sequence_does_not_depend_on_its_batch(kind):
 
 def test_experts_equal_running_every_expert_on_every_token():
     decoder = Decoder(tiny("experts"), dtype="fp32")
-    moe = decoder.layers[0].mlp
+    moe = decoder.layers[0].mlp.block
     x = torch.randn(7, 48, generator=torch.Generator().manual_seed(0))
     chosen = moe.router(x).softmax(-1)
     kept = torch.where(chosen >= chosen.topk(2).values[:, 1:], chosen, 0)
@@ -142,7 +142,7 @@ def test_experts_equal_running_every_expert_on_every_token():
 
 def test_only_touched_experts_are_read(monkeypatch):
     decoder = Decoder(tiny("experts"), dtype="fp32")
-    moe, read = decoder.layers[0].mlp, []
+    moe, read = decoder.layers[0].mlp.block, []
     for index, up in enumerate(moe.experts.ups):
         up.register_forward_pre_hook(lambda *_, index=index: read.append(index))
     x = torch.randn(1, 48, generator=torch.Generator().manual_seed(1))
@@ -252,7 +252,7 @@ def test_cache_holds_the_bytes_the_model_predicts():
 def test_decoder_holds_the_parameters_of_its_architecture(kind):
     decoder = Decoder(tiny(kind), dtype="fp32")
     held = sum(parameter.numel() for parameter in decoder.parameters())
-    heads = [layer.attention for layer in decoder.layers]
+    heads = [layer.attention.block for layer in decoder.layers]
     # Norms of heads are held once for every head.
     spread = sum(a.norm.weight.numel() - 2 * a.heads.dim for a in heads if a.norm is not None)
     assert held - spread == decoder.architecture.parameters

@@ -23,6 +23,17 @@ LLAMA3 = {
     "original_max_position_embeddings": 32,
 }
 
+GEMMA3 = {
+    "head_dim": 16,
+    "query_pre_attn_scalar": 12,
+    "sliding_window": 5,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "rope_parameters": {
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1_000_000.0},
+    },
+}
+
 # name: (stem of transformers' classes, fields of the config)
 MODELS = {
     "llama": ("Llama", GROUPED),
@@ -46,6 +57,8 @@ MODELS = {
     "qwen3-moe": ("Qwen3Moe", {**GROUPED, **MOE, "head_dim": 24, "norm_topk_prob": True}),
     "qwen3-moe-plain-top-k": ("Qwen3Moe", {**GROUPED, **MOE, "norm_topk_prob": False}),
     "qwen2-moe": ("Qwen2Moe", {**GROUPED, **MOE, "shared_expert_intermediate_size": 40}),
+    "gemma": ("Gemma", {**GROUPED, "head_dim": 16}),
+    "gemma3": ("Gemma3", {**GROUPED, **GEMMA3}),
     "gpt2": (
         "GPT2",
         {"vocab_size": 97, "n_embd": 48, "n_layer": 3, "n_head": 6, "n_positions": 64, **TOKENS},
@@ -53,13 +66,14 @@ MODELS = {
     "opt": ("OPT", {**SIZES, **TOKENS, "ffn_dim": 80, "max_position_embeddings": 64}),
 }
 EXPERTS = {"mixtral": ("w1", "w3", "w2")}
+CONFIGS = {"Gemma3": "Gemma3TextConfig"}
 LAYERS_AT = {"GPT2": "transformer.h", "OPT": "model.decoder.layers"}
 
 
 def reference(name):
     """transformers' model with all weights random, biases and norms too."""
     stem, fields = MODELS[name]
-    config = getattr(transformers, f"{stem}Config")(**fields)
+    config = getattr(transformers, CONFIGS.get(stem, f"{stem}Config"))(**fields)
     config._attn_implementation = "eager"
     suffix = "LMHeadModel" if stem == "GPT2" else "ForCausalLM"
     model = getattr(transformers, f"{stem}{suffix}")(config).eval()
