@@ -12,7 +12,7 @@ from roofcast.calibrate.calibration import Calibration
 from roofcast.hardware.catalog import find
 from roofcast.reports import figure_data, units, words
 from roofcast.simulator.api import Setup, find_device, setup
-from roofcast.simulator.insight import Batching, batching, largest_batch, smallest_tensor
+from roofcast.simulator.insight import Batching, batching, smallest_tensor
 from roofcast.simulator.models import load
 from roofcast.simulator.prediction import Forecast
 from roofcast.simulator.quantization import requantise
@@ -87,7 +87,7 @@ def draw(calibration: Calibration, local: Case, gpus: Sequence[Case], folder: Pa
     )
     written += pages.comparison_page(
         "Throughput on GPUs",
-        f"context {units.tokens(CONTEXT)}, {_profiles(gpus)}",
+        f"context {units.tokens(CONTEXT)}, {_profiles(gpus)}; {_bands(gpus)}",
         [(model, _lines(gpus, model)) for model in MODELS],
         folder / "6-throughput-gpus",
     )
@@ -120,14 +120,15 @@ def _draw_breakdown(gpus: Sequence[Case], stem: Path) -> list[Path]:
 
 
 def _lines(gpus: Sequence[Case], model: str) -> list[figure_data.Line]:
-    return [
-        figure_data.per_device(
-            figure_data.tokens_by_batch(case.where.decode(_BATCHES, CONTEXT), _short(case)),
-            case.single.devices,
-        )
-        for case in gpus
-        if case.where.architecture.name == model
-    ]
+    """A curve for each GPU, per device, without bands: four over each other would hide the curves."""
+    lines = []
+    for case in gpus:
+        if case.where.architecture.name == model:
+            forecast = case.where.decode(_BATCHES, CONTEXT)
+            line = figure_data.tokens_by_batch(forecast, _short(case))
+            plain = replace(line, low=None, high=None)
+            lines.append(figure_data.per_device(plain, case.single.devices))
+    return lines
 
 
 def _short(case: Case) -> str:
@@ -140,6 +141,12 @@ def _profiles(cases: Sequence[Case]) -> str:
     return f"profiles: {', '.join(names)}"
 
 
-def fits(case: Case, batch: int) -> bool:
-    """Whether a batch fits at the common context."""
-    return int(np.min(largest_batch(case.single))) >= batch
+def _bands(cases: Sequence[Case]) -> str:
+    """The 80 % bands of step times, GPUs of equal bands together."""
+    groups: dict[str, list[str]] = {}
+    for case in cases:
+        name = case.where.device.id.split("-")[0].upper()
+        groups.setdefault(words.band(case.where.profile.band), []).append(name)
+    return "; ".join(
+        f"{text} ({', '.join(dict.fromkeys(names))})" for text, names in groups.items()
+    )

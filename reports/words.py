@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from roofcast.hardware.profile import HeldOut, Profile
+from roofcast.hardware.profile import Band, HeldOut, Profile
 from roofcast.reports import units
 from roofcast.simulator.architecture import Architecture
 from roofcast.simulator.insight import Batching
@@ -151,9 +151,18 @@ def trust(profile: Profile) -> str:
         return "Error: a floor has no error band; real engines take longer."
     if profile.band is None:
         return f"Error: {judgement(profile)}; no error band."
-    low, high = np.expm1(profile.band.low), np.expm1(profile.band.high)
-    band = f"80 % band {signed(low)} to {signed(high)} ({profile.band.origin})"
-    return f"Error: {judgement(profile)}; {band}."
+    return f"Error: {judgement(profile)}; {band(profile.band)} ({profile.band.origin})."
+
+
+def band(band: Band | None) -> str:
+    """The 80 % interval of measured step times around a forecast.
+
+    >>> band(Band(-0.25, 0.25, "assumed"))
+    '80 % band −22 % to +28 %'
+    """
+    if band is None:
+        return "no error band"
+    return f"80 % band {signed(np.expm1(band.low))} to {signed(np.expm1(band.high))}"
 
 
 def judgement(profile: Profile) -> str:
