@@ -75,6 +75,8 @@ def operators_of(tasks: Sequence[Task]) -> tuple[Operator, ...]:
 
 
 def _model(layers: tuple[Layer, ...] = (), **sizes: int) -> Architecture:
+    """A model of those layers alone; the head is there because only a head is sampled from."""
+    head = Weight("lm_head", "lm_head", "lm_head", sizes.get("vocabulary", 1))
     return Architecture(
         name="kernel",
         family="kernel",
@@ -82,7 +84,7 @@ def _model(layers: tuple[Layer, ...] = (), **sizes: int) -> Architecture:
         vocab_size=sizes.get("vocabulary", 1),
         layers=layers,
         embeddings=(),
-        head=(),
+        head=(head,),
     )
 
 

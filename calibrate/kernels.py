@@ -74,6 +74,14 @@ def _linears(bench: Bench, outputs: int, inputs: int, dtype: torch.dtype) -> lis
     return bench.packed[key]
 
 
+class _Past(Linear):
+    """Stands where a matrix product is measured apart."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The input itself."""
+        return x
+
+
 def _attention(task: Task, bench: Bench) -> Call:
     """From queries, keys and values to the mixed heads: rotation, append, attention over the cache."""
     dtype = DTYPES[task.text("dtype")]
@@ -87,9 +95,11 @@ def _attention(task: Task, bench: Bench) -> Call:
     cache.keys = tuple(store[0] for store in stores)
     cache.values = tuple(store[1] for store in stores)
     turn = _random(bench, (2, 1, 1, dim), dtype)
-    step = Step(cache, (Exact(context, 1, size),) * len(stores), 1, turn[0], turn[1])
-    mixed = torch.nn.Identity()
-    attention = Attention(0, Heads(queries, heads, dim, dim**-0.5, window), mixed, mixed, None)
+    slots = (Exact(context, 1, size),) * len(stores)
+    step = Step(cache, slots, 1, rotations=((turn[0], turn[1]),))
+    past = _Past(torch.empty(1, 1))
+    sizes = Heads(queries, heads, dim, dim**-0.5, window, rotation=0)
+    attention = Attention(0, sizes, past, past, None)
     qkv = _random(bench, (batch, (queries + 2 * heads) * dim), dtype)
     layers = cycle(range(len(stores)))
 
