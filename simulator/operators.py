@@ -67,8 +67,8 @@ def _all(work: Pass) -> Iterable[Operator]:
         yield _norms(work, architecture.head, blocks=1.0)
         yield from _matrices(work, architecture.head, rows=work.sequences)
         yield from gather_logits(work)
-        if work.sampled:
-            yield _sampler(work)
+    if work.sampled:
+        yield _sampler(work)
 
 
 def _layer(work: Pass, layer: Layer) -> Iterable[Operator]:

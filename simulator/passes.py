@@ -9,6 +9,7 @@ import numpy as np
 
 from roofcast.simulator.architecture import Architecture
 from roofcast.simulator.engines import Engine, find_engine
+from roofcast.simulator.memory_policy import Launch
 from roofcast.simulator.workload import Array, Parallelism, Workload
 
 Kind = Literal["gemm", "experts", "attention", "state", "elementwise", "collective"]
@@ -101,7 +102,7 @@ class Pass:
 
     `kv_dtype` and `activation_dtype` name element types (see formats). `skew` is the Zipf exponent of
     expert popularity, 0 for uniform routing. `sampled` False leaves out the sampler. `engine` names
-    whose kernel counts apply (see engines.toml).
+    whose kernel counts apply (see engines.toml), `launch` how it was started.
     """
 
     architecture: Architecture
@@ -112,6 +113,7 @@ class Pass:
     skew: float = 0.0
     sampled: bool = True
     engine: str = "ideal"
+    launch: Launch = Launch()
 
     @property
     def kernels(self) -> Engine:

@@ -37,7 +37,9 @@ def stages(work: Pass) -> Iterator[Pass]:
         return
     ends = accumulate(layer_counts(len(whole.layers), count), initial=0)
     for index, (start, end) in enumerate(pairwise(ends)):
-        yield replace(work, architecture=_part(whole, start, end, index == 0, index == count - 1))
+        last = index == count - 1
+        part = _part(whole, start, end, index == 0, last)
+        yield replace(work, architecture=part, sampled=work.sampled and last)
 
 
 def _part(whole: Architecture, start: int, end: int, first: bool, last: bool) -> Architecture:

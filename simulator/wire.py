@@ -52,7 +52,8 @@ def wire_time(operator: Operator, device: Accelerator, profile: Profile) -> tupl
         wire = np.maximum(wire, operator.link_bytes * share / bandwidth)
         hops = share if pattern == "send" else 1.0
         latency += 0.0 if exact else hops * outer.latency_s
-    return np.asarray(wire), np.asarray(operator.launches * latency)
+    waiting = profile.value("collective.fixed_scale", 1.0)
+    return np.asarray(wire), np.asarray(operator.launches * latency * waiting)
 
 
 def crossing(pattern: links.Pattern, operator: Operator, node: int) -> float:
