@@ -18,6 +18,15 @@ Parameters, by operator kind (gemm, experts, attention, state, elementwise, coll
     host.step_s, host.layer_s, host.sequence_s   seconds a step, a layer, a sequence adds
     host.kernel_s                   seconds of dispatch a kernel: a step lasts at least so long
 
+and, measured in whole steps of an engine rather than alone:
+
+    <kind>.scale, <kind>.fixed_scale    times a kind's roofs, and its fixed costs, take in a step
+    <kind>.launch_s                 seconds a kernel takes besides its roof, in place of fixed_s
+    experts.skew                    Zipf exponent of expert use
+    prefill.scale, prefill.activation_factor   the same for the peaks when a whole prompt is read
+    prefill.layer_s, prefill.step_s     seconds of a pass that reads prompts, by layer and in all
+    host.request_s                  seconds a request takes outside of any step
+
 A parameter of a kind may end in an operator's name and format, in its name, or in its format
 (``attention.fixed_s.window_attention.fp8``, ``elementwise.fixed_s.sampler``,
 ``gemm.bandwidth_efficiency.fp8``); the most specific one counts. The formulas are in

@@ -21,9 +21,11 @@ from roofcast.hardware.detect import attached
 from roofcast.hardware.errors import InputError, UnknownSpecError
 from roofcast.hardware.profile import Profile, ideal
 from roofcast.simulator.architecture import Architecture
+from roofcast.simulator.memory_policy import Launch
 from roofcast.simulator.models import load
 from roofcast.simulator.operators import Pass
 from roofcast.simulator.prediction import Forecast, forecast_pass
+from roofcast.simulator.prompt_profile import prompt_profile
 from roofcast.simulator.quantization import requantise
 from roofcast.simulator.workload import Array, Parallelism, Workload
 
@@ -36,7 +38,8 @@ class Setup:
 
     `parallelism` lays out one replica; `weight_dtype` re-stores the weights as another format (None:
     as the checkpoint has them), `kv_dtype` the cache; `skew` is the Zipf exponent of expert use.
-    `kernels` names an entry of engines.toml other than the profile's engine (a launch option).
+    `kernels` names an entry of engines.toml other than the profile's engine (a launch option);
+    `launch` is what else the engine was started with: memory, token budget, sequences.
     """
 
     architecture: Architecture
@@ -45,8 +48,9 @@ class Setup:
     parallelism: Parallelism = Parallelism()
     kv_dtype: str = "bf16"
     activation_dtype: str = "bf16"
-    skew: float = 0.0
+    skew: float | None = None
     kernels: str | None = None
+    launch: Launch = Launch()
 
     def decode(self, batch: ArrayLike, context: ArrayLike, new: ArrayLike = 1) -> Forecast:
         """Forecast of one decode step; InputError beyond the model's context limit."""
@@ -56,7 +60,8 @@ class Setup:
     def prefill(self, batch: ArrayLike, prompt: ArrayLike, cached: ArrayLike = 0) -> Forecast:
         """Forecast of a prompt read in one pass, `cached` tokens of it already in the cache."""
         self.check_context(float(np.max(prompt)))
-        return forecast_pass(self.costed(Workload.prefill(batch, prompt, cached)), *self._where)
+        work = self.costed(Workload.prefill(batch, prompt, cached))
+        return forecast_pass(work, self.device, prompt_profile(self.profile))
 
     @property
     def _where(self) -> tuple[Accelerator, Profile]:
@@ -70,8 +75,9 @@ class Setup:
             self.parallelism,
             self.kv_dtype,
             self.activation_dtype,
-            self.skew,
+            self.profile.value("experts.skew", 0.0) if self.skew is None else self.skew,
             engine=self.kernels or self.profile.engine,
+            launch=self.launch,
         )
 
     def check_context(self, longest: float) -> None:

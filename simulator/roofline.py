@@ -10,8 +10,8 @@
 
 `loop` is the time one block of threads needs to walk its inner dimension, however many blocks run
 beside it: it bounds small products and short caches that no roof explains. `blocks` is the time the
-device needs to start and retire independent pieces of work. c is a measured curve, 1 where there is
-none. A profile without a parameter pays nothing for it. Collectives are in wire.py.
+device needs to start and retire independent pieces of work. c is a measured curve and s a scale
+measured in whole steps, 1 where there is none. A profile without a parameter pays nothing for it. Collectives are in wire.py.
 """
 
 from __future__ import annotations
@@ -107,6 +107,7 @@ def operator_time(operator: Operator, roofs: Roofs) -> OperatorTime:
     )
     if curve is not None:
         roof = roof * along(curve, operator.rows)
+    roof = roof * profile.value(f"{kind}.scale", 1.0)
     serial = blocks if loop is None else loop if blocks is None else np.maximum(loop, blocks)
     return OperatorTime(
         memory,
@@ -126,10 +127,16 @@ def _value(operator: Operator, profile: Profile, name: str, default: float) -> f
 
 
 def _fixed_time(operator: Operator, profile: Profile) -> Array:
-    """launches x fixed, and matrices x matrix where experts run one after another."""
-    fixed = np.asarray(operator.launches * _value(operator, profile, "fixed_s", 0.0))
+    """launches x fixed, and matrices x matrix where experts run one after another.
+
+    In a captured step kernels follow each other closer than they do alone: where the profile has a
+    `launch_s` for the kind, measured in whole steps, it counts in place of the kernels' own.
+    """
+    launch = profile.parameters.get(f"{operator.kind}.launch_s")
+    each = _value(operator, profile, "fixed_s", 0.0) if launch is None else launch.value
+    fixed = operator.launches * each * profile.value(f"{operator.kind}.fixed_scale", 1.0)
     each = _value(operator, profile, "matrix_s", 0.0)
-    return fixed + operator.matrices * each if each else fixed
+    return np.asarray(fixed + operator.matrices * each if each else fixed)
 
 
 def _memory_time(operator: Operator, roofs: Roofs) -> Array:

@@ -242,3 +242,30 @@ def _queue(batch: Array, tpot: Array, load: Load, costs: Costs, scheduler: Sched
     window = np.where(scheduler.prompts_first, width * later, np.inf)
     waits = np.maximum((work - window) / 2.0, random)
     return np.asarray((work / 2.0 + waits.sum(axis=0)) / load.waves)
+
+
+@dataclass(frozen=True, slots=True)
+class Static:
+    """A batch that starts together: first tokens after all prompts, then one step a token."""
+
+    ttft_s: Array
+    tpot_s: Array
+    e2e_s: Array
+
+
+def static_batch(batch: Array, output: Array, step_s: Array, prompts_s: Array, most: Array) -> Static:
+    """Equal requests started together; what memory can't hold at once runs in later turns.
+
+    `step_s` is the decode step of the sequences that run at once, at the mean context (exact, since a
+    step grows linearly with context), `prompts_s` the time of their prompts.
+
+    >>> run = static_batch(*map(np.asarray, (4.0, 101.0, 0.01, 0.5, 1e9)))
+    >>> float(run.e2e_s)  # 0.5 + 100 steps
+    1.5
+    """
+    turns = np.maximum(batch / np.minimum(batch, most), 1.0)
+    return Static(
+        ttft_s=np.asarray(prompts_s * (1.0 + (turns - 1.0) / 2.0)),
+        tpot_s=np.asarray(step_s),
+        e2e_s=np.asarray(turns * (prompts_s + (output - 1.0) * step_s)),
+    )

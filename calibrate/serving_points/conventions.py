@@ -16,9 +16,14 @@ from roofcast.hardware.errors import unknown
 
 @dataclass(frozen=True, slots=True)
 class EngineName:
-    """The engine whose counts and overheads stand for the one named; `nearest`: a relative only."""
+    """The engine whose counts and overheads stand for the one named.
+
+    `kernels` is the engine whose kernel tables describe its products, None where no table does;
+    `nearest` says that only a relative stands in.
+    """
 
     engine: str
+    kernels: str | None = None
     nearest: bool = False
 
 
@@ -48,11 +53,21 @@ class Recipe:
 
 def engine_of(point: Point) -> EngineName:
     """The engine profile for a point; UnknownNameError for an engine without a stand-in."""
-    table = _data("conventions")["engines"]
     name = point.engine.strip().lower()
-    if name not in table:
-        raise unknown("engine", point.engine, table)
-    return EngineName(**table[name])
+    entries = _data("conventions")["engine"]
+    for entry in entries:
+        if name in entry["names"] and re.search(entry.get("source", ""), point.source):
+            return EngineName(entry["engine"], entry.get("kernels"), entry.get("nearest", False))
+    raise unknown("engine", point.engine, [known for e in entries for known in e["names"]])
+
+
+def kernels_of(engine: str) -> str | None:
+    """The engine whose kernel tables describe another's products."""
+    for entry in _data("conventions")["engine"]:
+        if entry["engine"] == engine and not entry.get("nearest", False):
+            found: str | None = entry.get("kernels")
+            return found
+    return None
 
 
 def device_name(point: Point) -> str:

@@ -18,7 +18,7 @@ from roofcast.simulator.architecture import Architecture
 from roofcast.simulator.models import bundled, bundled_names, load
 from roofcast.simulator.workload import Parallelism
 
-Profiles = Callable[[Accelerator, str], Profile]
+Profiles = Callable[[Accelerator, conventions.EngineName], Profile]
 _FOLD = re.compile(r"[^a-z0-9/]")  # as models folds names; no Hub is asked for a table of points
 
 
@@ -81,21 +81,23 @@ class Resolver:
             recipe.fuse_all_reduce,
         )  # fmt: skip
         if key not in self._setups:
-            self._setups[key] = self._setup(point, path, device, named.engine)
+            self._setups[key] = self._setup(point, path, device, named)
         return Case(point, self._setups[key], recipe, conventions.lengths_of(point), named.nearest)
 
-    def _setup(self, point: Point, path: Path | str, device: Accelerator, engine: str) -> Setup:
+    def _setup(
+        self, point: Point, path: Path | str, device: Accelerator, named: conventions.EngineName
+    ) -> Setup:
         recipe = conventions.recipe_of(point)
         architecture = self._architecture(path, point.weight_dtype, recipe)
         kv = point.kv_dtype or recipe.kv_dtype or architecture.kv_dtype or architecture.dtype
         return Setup(
             architecture=replace(architecture, max_context=None),
             device=device,
-            profile=self.profiles(device, engine),
+            profile=self.profiles(device, named),
             parallelism=_parallelism(point),
             kv_dtype=kv,
             activation_dtype=architecture.dtype,
-            kernels=f"{engine}-fused" if recipe.fuse_all_reduce else None,
+            kernels=f"{named.engine}-fused" if recipe.fuse_all_reduce else None,
         )
 
     def _architecture(

@@ -22,15 +22,19 @@ from roofcast.simulator.workload import Array
 
 KINDS: Final = ("gemm", "experts", "attention", "state", "elementwise")
 ROOFS: Final = tuple(f"{kind}.roof" for kind in KINDS)
-FIXED: Final = tuple(f"{kind}.fixed" for kind in KINDS)
-TERMS: Final = (*ROOFS, *FIXED, "link", "collectives", "layers", "sequences", "steps")
+LAUNCHED: Final = ("gemm", "attention", "state", "elementwise")
+"""Kinds whose kernels cost the same time to launch in a captured step; experts keep their table's."""
+KERNELS: Final = tuple(f"{kind}.kernels" for kind in LAUNCHED)
+TERMS: Final = (
+    *ROOFS, *KERNELS, "experts.fixed", "link", "collectives", "layers", "sequences", "steps",
+)  # fmt: skip
 
 
 def pass_terms(work: Pass, device: Accelerator, base: Profile) -> Array:
-    """Terms of one pass: (terms, *points), all but the last three in seconds.
+    """Terms of one pass: (terms, *points).
 
-    Roofs and fixed costs by kind; link is seconds on the wire, collectives the seconds of their
-    latencies; layers, sequences and steps are counts.
+    Seconds of roofs by kind, of the experts' fixed costs, on the wire (link) and of collectives'
+    latencies; counts of kernels by kind, of layers, sequences and steps.
     """
     roofs = Roofs(device, base)
     shape = work.workload.shape
@@ -45,7 +49,14 @@ def pass_terms(work: Pass, device: Accelerator, base: Profile) -> Array:
 
 def _add(sums: dict[str, Array], operator: Operator, roofs: Roofs) -> None:
     time = operator_time(operator, roofs)
-    link = operator.kind == "collective"
-    roof, fixed = ("link", "collectives") if link else (f"{operator.kind}.roof", f"{operator.kind}.fixed")
-    sums[roof] = sums[roof] + time.total_s - time.fixed_s
-    sums[fixed] = sums[fixed] + time.fixed_s
+    moved = time.total_s - time.fixed_s
+    if operator.kind == "collective":
+        sums["link"] = sums["link"] + moved
+        sums["collectives"] = sums["collectives"] + time.fixed_s
+        return
+    sums[f"{operator.kind}.roof"] = sums[f"{operator.kind}.roof"] + moved
+    if operator.kind == "experts":
+        sums["experts.fixed"] = sums["experts.fixed"] + time.fixed_s
+    else:
+        name = f"{operator.kind}.kernels"
+        sums[name] = sums[name] + operator.launches

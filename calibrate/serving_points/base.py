@@ -1,0 +1,135 @@
+"""What a fit of serving points starts from: a profile's kernels, before anything a step adds.
+
+Kernel tables of one device name several engines for the same product; engines pick the fastest kernel,
+tables don't always. Products therefore come from the table that is fastest on that device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from roofcast.hardware import profile_store
+from roofcast.hardware.accelerator import Accelerator
+from roofcast.hardware.catalog import find
+from roofcast.hardware.errors import InputError
+from roofcast.hardware.profile import Parameter, Profile
+from roofcast.hardware.transfer import transferred
+from roofcast.simulator.formats import FORMATS, WeightFormat
+from roofcast.simulator.passes import Operator
+from roofcast.simulator.roofline import Roofs, operator_time
+
+TABLED: Final = ("vllm", "sglang", "trtllm")
+"""Engines with kernel tables."""
+_SHAPES: Final = tuple((n, k) for n in (1280, 4096, 8192, 28672) for k in (1024, 4096, 8192))
+_ROWS: Final = (4.0, 32.0, 128.0)
+ADDED: Final = (
+    ".scale", ".fixed_scale", ".launch_s", ".skew", "prefill.", "host.", "elementwise.",
+)  # fmt: skip
+"""Parameters that belong to steps; a base has none of them."""
+
+
+def base_profile(device: Accelerator, engine: str, kernels: str | None) -> Profile:
+    """Kernel parameters of a device for `engine`, borrowed from `kernels` (an engine with tables).
+
+    None stands for engines that no table describes: bandwidth and peak are reached to a usual
+    fraction, and nothing else is known.
+    """
+    if kernels is None:
+        return _plain(device.id, engine)
+    return replace(_tabled(device.id, kernels), engine=engine)
+
+
+@cache
+def _tabled(device: str, engine: str) -> Profile:
+    own = _kernels(device, engine)
+    parameters = dict(own.parameters)
+    rivals = [_kernels(device, name) for name in TABLED]
+    for stored in FORMATS.values():
+        measured = [rival for rival in rivals if _measures(rival, stored.name)]
+        if measured:
+            best = min(measured, key=lambda profile: _log_time(profile, stored))
+            for name in [name for name in parameters if _of(name, stored.name)]:
+                del parameters[name]
+            lent = {n: p for n, p in best.parameters.items() if _of(n, stored.name)}
+            parameters.update(_noted(lent, best.engine, engine))
+    return replace(own, parameters=parameters)
+
+
+def _kernels(device: str, engine: str) -> Profile:
+    """The kernel part of a shipped profile, or of one transferred."""
+    try:
+        found = profile_store.choose(device, engine)
+    except InputError:
+        found = None
+    profile = found or transferred(find(device), engine)
+    own = {n: p for n, p in profile.parameters.items() if not _added(n)}
+    return replace(profile, parameters=own, curves={})
+
+
+def _added(name: str) -> bool:
+    return any(part in name if part.startswith(".") else name.startswith(part) for part in ADDED)
+
+
+def _measures(profile: Profile, stored: str) -> bool:
+    efficiency = profile.parameters.get(f"gemm.bandwidth_efficiency.{stored}")
+    return efficiency is not None and efficiency.origin in ("fitted", "measured")
+
+
+def _of(name: str, stored: str) -> bool:
+    """Whether a parameter is that of all products in a format."""
+    return name.startswith("gemm.") and name.count(".") == 2 and name.endswith(f".{stored}")
+
+
+def _noted(lent: Mapping[str, Parameter], lender: str, engine: str) -> dict[str, Parameter]:
+    if lender == engine:
+        return dict(lent)
+    note = f"of {lender}'s tables, the fastest products on this device"
+    return {name: replace(parameter, note=note) for name, parameter in lent.items()}
+
+
+def _log_time(profile: Profile, stored: WeightFormat) -> float:
+    """Mean logarithm of the time of products over usual shapes, launches left out."""
+    roofs = Roofs(find(profile.device), profile)
+    return float(
+        np.mean([np.log(_product_s(roofs, stored, n, k, m)) for n, k in _SHAPES for m in _ROWS])
+    )
+
+
+def _product_s(roofs: Roofs, stored: WeightFormat, n: int, k: int, m: float) -> float:
+    operator = Operator(
+        name="product",
+        kind="gemm",
+        dtype=stored.compute,
+        format=stored.name,
+        launches=0.0,
+        flops=np.asarray(2.0 * m * n * k),
+        weight_bytes=np.asarray(stored.bytes(n, k)),
+        activation_bytes=np.asarray(2.0 * m * (n + k)),
+        rows=np.asarray(m),
+        depth=np.asarray(float(k)),
+    )
+    return float(operator_time(operator, roofs).total_s)
+
+
+_USUAL: Final[Mapping[str, float]] = {
+    "gemm.bandwidth_efficiency": 0.8,
+    "gemm.compute_efficiency": 0.7,
+    "experts.bandwidth_efficiency": 0.7,
+    "experts.compute_efficiency": 0.5,
+    "attention.bandwidth_efficiency": 0.8,
+    "attention.compute_efficiency": 0.5,
+    "state.bandwidth_efficiency": 0.8,
+}
+
+
+def _plain(device: str, engine: str) -> Profile:
+    assumed = {
+        name: Parameter(value, "1", "assumed", note="usual on measured GPUs")
+        for name, value in _USUAL.items()
+    }
+    return Profile(f"{device} under {engine}", device, engine, "no kernel tables", assumed)

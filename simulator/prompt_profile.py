@@ -1,0 +1,40 @@
+"""A profile as it holds for reading prompts: whole prompts reach peaks that decode never sees."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from roofcast.hardware.profile import Parameter, Profile
+
+_PRODUCTS: Final = ("gemm", "experts", "attention", "state")
+_KEPT: Final = ("collective.",)
+_HOST: Final = ("layer_s", "step_s")
+
+
+def prompt_profile(profile: Profile) -> Profile:
+    """The profile of a pass that reads prompts; the profile itself where it was measured in decode only.
+
+    Products and caches take `prefill.scale` times their roofs at peak, element-wise operators move
+    their bytes `prefill.activation_factor` times; launches are the host's, `prefill.layer_s` a layer
+    and `prefill.step_s` a pass. Collectives stay as they are.
+    """
+    scale = profile.parameters.get("prefill.scale")
+    if scale is None:
+        return profile
+    kept = {
+        name: parameter
+        for name, parameter in profile.parameters.items()
+        if name.startswith(_KEPT) and not name.endswith(".fixed_scale")
+    }
+    kept.update({f"{kind}.scale": scale for kind in _PRODUCTS})
+    traffic = profile.parameters.get("prefill.activation_factor")
+    if traffic is not None:
+        kept["elementwise.scale"] = traffic
+    for name in _HOST:
+        cost = profile.parameters.get(f"prefill.{name}")
+        if cost is not None:
+            kept[f"host.{name}"] = cost
+    silent = Parameter(0.0, "1", "assumed", note="not counted when prompts are read")
+    kept["collective.fixed_scale"] = silent
+    return replace(profile, parameters=kept, curves={})

@@ -1,0 +1,73 @@
+"""From forecasts to what serving needs: decode steps over batches, prompts, and how many fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from roofcast.simulator.api import Setup
+from roofcast.simulator.memory import memory
+from roofcast.simulator.passes import Operator
+from roofcast.simulator.prediction import Forecast
+from roofcast.simulator.roofline import OperatorTime
+from roofcast.simulator.serving import Costs, Curve
+from roofcast.simulator.workload import Array, Workload
+
+BATCHES: Final = np.array(
+    [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024], dtype=float
+)
+"""Batches at which a decode step is forecast; between them it is nearly linear."""
+
+
+def costs(where: Setup, context: ArrayLike, prompt: ArrayLike) -> Costs:
+    """What each point of equal length takes: decode at a mean `context`, prompts of mean length.
+
+    Lengths are whole tokens, one entry a point. Attention groups read one prompt each at a time.
+    """
+    contexts, prompts = _column(context), np.asarray(prompt, dtype=np.float64)
+    decode = where.decode(BATCHES[np.newaxis, :], contexts)
+    groups = where.parallelism.data
+    reading = where.prefill(groups, prompts)
+    host = np.broadcast_to(reading.host_s, prompts.shape)
+    return Costs(
+        decode=Curve(BATCHES, decode.step_time_s),
+        shared=Curve(BATCHES, np.broadcast_to(shared_s(decode), decode.step_time_s.shape)),
+        prompt_s=(reading.step_time_s - host) / groups,
+        pass_s=np.array(host),
+        request_s=np.full(prompts.shape, where.profile.value("host.request_s", 0.0)),
+        most=capacity(where, context),
+    )
+
+
+def capacity(where: Setup, context: ArrayLike) -> Array:
+    """Sequences of so many tokens whose caches fit at once, at least one."""
+    tokens = np.asarray(context, dtype=np.float64)
+    groups = where.parallelism.data
+    ledger = memory(where.costed(Workload.decode(groups, tokens)), where.device)
+    each = np.maximum(ledger.cache_bytes, 1.0)
+    return np.asarray(np.maximum(np.floor(ledger.cache_room_bytes / each), 1.0) * groups)
+
+
+def shared_s(decode: Forecast) -> Array:
+    """Seconds of a decode step that a pass does not pay again for prompts that ride in it.
+
+    Weights are read and kernels launched once for all tokens of a step; caches are each sequence's.
+    """
+    pairs = zip(decode.operators, decode.times, strict=True)
+    return sum((_shared(operator, time) for operator, time in pairs), np.zeros(()))
+
+
+_WHOLE: Final = ("gemm", "experts")
+
+
+def _shared(operator: Operator, time: OperatorTime) -> Array:
+    return time.total_s - time.link_s if operator.kind in _WHOLE else time.fixed_s
+
+
+def _column(values: ArrayLike) -> Array:
+    return np.atleast_1d(np.asarray(values, dtype=np.float64))[:, np.newaxis]
+
+
