@@ -240,6 +240,23 @@ class Architecture:
     numerics: Numerics | None = None
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
+    def __post_init__(self) -> None:
+        """Let equal layers be one object, so that counting them again costs next to nothing."""
+        equal: dict[Layer, Layer] = {}
+        same: dict[int, Layer] = {}
+        for layer in self.layers:
+            if id(layer) not in same:
+                same[id(layer)] = equal.setdefault(layer, layer)
+        object.__setattr__(self, "layers", tuple(same[id(layer)] for layer in self.layers))
+
+    def counted_layers(self) -> Iterator[tuple[Layer, int]]:
+        """Every different layer, with how many there are, in order of first appearance."""
+        counts: dict[int, int] = {}
+        first = {id(layer): layer for layer in reversed(self.layers)}
+        for layer in self.layers:
+            counts[id(layer)] = counts.get(id(layer), 0) + 1
+        return ((first[key], count) for key, count in counts.items())
+
     def weights(self) -> Iterator[Weight]:
         """Every tensor outside the routed experts, embeddings first, head last, MTP left out."""
         yield from self.embeddings

@@ -175,9 +175,9 @@ def rank_kinds(work: Pass) -> Counter[kv_pages.CacheKind]:
     tensor = work.parallelism.tensor
     cores: Counter[Core] = Counter()
     shares = [1.0]
-    for layer in work.architecture.layers:
+    for layer, count in work.architecture.counted_layers():
         for core in layer.cores:
-            cores[on_rank(core, tensor)] += 1
+            cores[on_rank(core, tensor)] += count
             if isinstance(core, StateCore):
                 shares.append(share(core.pieces, tensor))
     return kv_pages.kinds(cores, element_bytes(work.kv_dtype), min(shares))
@@ -252,23 +252,27 @@ def rank_weight_bytes(work: Pass) -> float:
 def rank_weights(work: Pass) -> tuple[float, float]:
     """Resident weight bytes of one rank of one stage: what is cut, and what every rank holds whole."""
     ranks = work.parallelism
-    cut, whole = 0.0, 0.0
-    for weight in work.architecture.weights():
-        if weight.resident and weight.use != "unused":
-            part = share(weight.pieces, ranks.tensor)
-            cut, whole = _added(cut, whole, weight.bytes * part, part < 1.0 or ranks.tensor == 1)
-    for layer in work.architecture.layers:
+    parts = [_held((*work.architecture.embeddings, *work.architecture.head), ranks.tensor)]
+    for layer, count in work.architecture.counted_layers():
+        cut, whole = _held(layer.weights, ranks.tensor)
         if layer.experts:
             local = share(layer.experts.count, ranks.expert) * layer.experts.count
-            one = sum(
-                _expert_bytes(weight, ranks.expert_tensor) for weight in layer.experts.weights
-            )
-            cut += local * one
+            cut += local * sum(_expert_bytes(w, ranks.expert_tensor) for w in layer.experts.weights)
+        parts.append((count * cut, count * whole))
+    return sum(cut for cut, _ in parts), sum(whole for _, whole in parts)
+
+
+def _held(weights: Iterable[Weight], ranks: int) -> tuple[float, float]:
+    """Bytes of the resident ones of some tensors on one rank: cut, and whole."""
+    cut, whole = 0.0, 0.0
+    for weight in weights:
+        if weight.resident and weight.use != "unused":
+            part = share(weight.pieces, ranks)
+            if part < 1.0 or ranks == 1:
+                cut += weight.bytes * part
+            else:
+                whole += weight.bytes
     return cut, whole
-
-
-def _added(cut: float, whole: float, size: float, is_cut: bool) -> tuple[float, float]:
-    return (cut + size, whole) if is_cut else (cut, whole + size)
 
 
 def _expert_bytes(weight: Weight, ranks: int) -> float:
@@ -278,9 +282,9 @@ def _expert_bytes(weight: Weight, ranks: int) -> float:
 def rank_cache_bytes(work: Pass, context: Array) -> Array:
     """Cache and states of one sequence on one tensor rank, all layers, as few bytes as steps need."""
     cell = element_bytes(work.kv_dtype)
-    cores = Counter(core for layer in work.architecture.layers for core in layer.cores)
     total = np.zeros_like(context)
-    for core, count in cores.items():
+    counted = work.architecture.counted_layers()
+    for core, count in ((core, count) for layer, count in counted for core in layer.cores):
         held = on_rank(core, work.parallelism.tensor)
         total = total + count * cell * entry_elements(held) * entries_kept(held, context)
         if isinstance(core, StateCore):

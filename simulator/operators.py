@@ -56,10 +56,7 @@ def _all(work: Pass) -> Iterable[Operator]:
         if any(weight.pieces > 1 for weight in architecture.embeddings):
             yield from all_reduce(work)
         yield from _matrices(work, architecture.embeddings, rows=work.tokens)
-    counts: dict[Layer, int] = {}
-    for layer in architecture.layers:
-        counts[layer] = counts.get(layer, 0) + 1
-    for layer, count in counts.items():
+    for layer, count in architecture.counted_layers():
         for operator in _layer(work, layer):
             yield operator.times(count)
     yield from send_stages(work)

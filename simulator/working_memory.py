@@ -22,7 +22,7 @@ def activation_bytes(work: Pass, policy: Policy) -> float:
     element = element_bytes(work.activation_dtype)
     hidden = work.architecture.hidden_size * work.architecture.hidden_copies
     widest = max(
-        (_layer_width(work, layer) for layer in set(work.architecture.layers)), default=0.0
+        (_layer_width(work, layer) for layer, _ in work.architecture.counted_layers()), default=0.0
     )
     return policy.token_budget * element * (_STREAMS * hidden + widest)
 
