@@ -111,7 +111,7 @@ def serve(
     run.run()
     columns = np.array(run.log.steps).T
     return Served(
-        requests=replace(requests, arrival_s=np.array(run.arrival)),
+        requests=requests if concurrency is None else _arrived(requests, run),
         scheduled_s=np.array(run.scheduled),
         first_token_s=np.array(run.first),
         last_token_s=np.array(run.last),
@@ -121,6 +121,11 @@ def serve(
         preempted=_moments(run.log.preemptions),
         returned=_moments(run.log.returns),
     )
+
+
+def _arrived(requests: Requests, run: Scheduler) -> Requests:
+    """The requests with the times at which a closed loop sent them."""
+    return replace(requests, arrival_s=np.array(run.arrival) - run.policy.request_s)
 
 
 def _moments(pairs: list[tuple[float, int]]) -> Moments:

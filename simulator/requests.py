@@ -1,20 +1,14 @@
-"""Requests: when they arrive, how long their prompts and replies are."""
+"""Requests: when they arrive, how long their prompts and replies are, checked once for all."""
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from roofcast.hardware.errors import InputError, bad_file, unknown
+from roofcast.hardware.errors import InputError
 from roofcast.simulator.workload import Array
-
-REQUIRED = ("arrival_s", "input_tokens", "output_tokens")
-OPTIONAL = ("priority", "cached_tokens")
-PROCESSES = ("poisson", "gamma", "constant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,54 +60,6 @@ def requests(
             "cached_tokens must be smaller than input_tokens: the last token is computed"
         )
     return Requests(arrivals, **whole)
-
-
-def arrivals(process: str, rate_per_s: float, count: int, seed: int, cv: float = 1.0) -> Array:
-    """Arrival times of `count` requests: poisson, gamma (coefficient of variation `cv`), constant.
-
-    Raises UnknownNameError for another process, InputError for a rate or cv that isn't positive.
-    """
-    if process not in PROCESSES:
-        raise unknown("arrival process", process, PROCESSES)
-    if rate_per_s <= 0 or cv <= 0:
-        raise InputError(f"rate and cv must be positive, not {rate_per_s:g} and {cv:g}")
-    shape = {"poisson": 1.0, "gamma": cv**-2, "constant": 0.0}[process]
-    if not shape:
-        return np.arange(count) / rate_per_s
-    gaps = np.random.default_rng(seed).gamma(shape, 1.0 / (shape * rate_per_s), count)
-    return np.cumsum(gaps) - gaps[0]
-
-
-def read_trace(path: str | Path) -> Requests:
-    """Requests from a CSV with the columns arrival_s, input_tokens, output_tokens.
-
-    Raises FileFormatError that names the line and the column.
-    """
-    path = Path(path)
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            header = reader.fieldnames or []
-            missing = [name for name in REQUIRED if name not in header]
-            if missing:
-                raise bad_file(path, f"needs the columns {', '.join(REQUIRED)}", where="header")
-            wanted = [*REQUIRED, *(name for name in OPTIONAL if name in header)]
-            columns: dict[str, list[float]] = {name: [] for name in wanted}
-            for row in reader:
-                for name in wanted:
-                    columns[name].append(_number(path, reader.line_num, name, row[name]))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise bad_file(path, f"cannot be read as CSV ({error})") from None
-    return requests(**columns)
-
-
-def _number(path: Path, line: int, name: str, text: str | None) -> float:
-    try:
-        return float(text or "")
-    except ValueError:
-        raise bad_file(
-            path, f"{name} must be a number, not {text!r}", where=f"line {line}"
-        ) from None
 
 
 def _whole(name: str, values: ArrayLike, count: int, least: int | None) -> NDArray[np.int64]:

@@ -34,7 +34,8 @@ class Policy:
 
     Not `chunked`: a prompt is read whole, in a step of its own tokens and no decoding ones. `ahead`:
     a step is decided while the one before it runs. `whole_prompt_fits`: a prompt is begun only when
-    all of it has room. `keeps_blocks`: a preempted sequence finds what is left of its blocks.
+    all of it has room. `keeps_blocks`: a preempted sequence finds what is left of its blocks. A request
+    reaches the scheduler `request_s` after its arrival.
     """
 
     kv_tokens: int
@@ -45,6 +46,7 @@ class Policy:
     ahead: bool = True
     whole_prompt_fits: bool = True
     keeps_blocks: bool = True
+    request_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("token_budget", "max_sequences", "block_tokens"):
@@ -96,7 +98,7 @@ class Scheduler:
         count = len(requests)
         self.times, self.policy, self.count = times, policy, count
         self.known = count if concurrency is None else min(concurrency, count)
-        self.arrival = requests.arrival_s.tolist()
+        self.arrival = (requests.arrival_s + policy.request_s).tolist()
         self.prompt = requests.input_tokens.tolist()
         self.reply = requests.output_tokens.tolist()
         self.priority = requests.priority.tolist()
@@ -176,9 +178,7 @@ class Scheduler:
             self.context_sum += decoding
             done = self._finish()
         done += self._read(chunks)
-        self.log.steps.append(
-            (begin, self.now, running, len(self.waiting), used, decoding, read)
-        )
+        self.log.steps.append((begin, self.now, running, len(self.waiting), used, decoding, read))
         return done
 
     def _claim_decode_blocks(self) -> bool:
@@ -300,7 +300,7 @@ class Scheduler:
         del self.running[index]
         self.leaving.append(self._blocks(context))
         if self.known < self.count:
-            self.arrival[self.known] = self.now
+            self.arrival[self.known] = self.now + self.policy.request_s
             self.known += 1
 
     def _free(self, gone: list[int]) -> None:

@@ -5,6 +5,9 @@ are read once for all tokens together; attention adds up per sequence:
 
     t = body(decoding + chunk) + head(sampled) + decode_attention(decoding, context) + chunk_attention
 
+Where a profile has parameters of its own for reading prompts, a step with chunks takes those for its
+body and its chunks, and never less than the decode step it replaces.
+
 Each part is evaluated on a grid by the same operators and roofs as any forecast and interpolated:
 linearly in tokens, bilinearly in sequences and context, in which attention over a cache is linear.
 """
@@ -13,12 +16,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from roofcast.simulator.api import Setup
 from roofcast.simulator.operators import Operator, operators
+from roofcast.simulator.prompt_profile import prompt_profile
 from roofcast.simulator.roofline import Roofs, operator_time
 from roofcast.simulator.workload import Array, Workload
 
@@ -47,50 +51,60 @@ class Surface:
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """Seconds of a step, by the tokens, sequences and contexts in it. Build with `tabulate`."""
+    """Seconds of a step, by the tokens, sequences and contexts in it. Build with `tabulate`.
+
+    `body_s` and `prompts_s` are by tokens, the latter for steps that read prompts, `head_s` by
+    sequences that sample. Host time is in them.
+    """
 
     body_s: tuple[float, ...]
+    prompts_s: tuple[float, ...]
     head_s: tuple[float, ...]
     decode: Surface
     chunk: Surface
-    step_s: float
 
     def __call__(
         self, decoding: int, mean_context: float, chunks: Sequence[tuple[int, int]] = ()
     ) -> float:
         """Seconds of a step: sequences decoding, and prompt chunks as (tokens cached, tokens read)."""
-        read = 0
-        total = self.step_s
-        for cached, new in chunks:
-            read += new
-            total += self.chunk(cached, new) * new
+        total = self.body_s[decoding]
+        if chunks:
+            read, reading = 0, 0.0
+            for cached, new in chunks:
+                read += new
+                reading += self.chunk(cached, new) * new
+            total = max(total, self.prompts_s[decoding + read]) + reading
         if decoding:
             total += self.decode(decoding, mean_context)
-        return total + self.body_s[decoding + read] + self.head_s[decoding + len(chunks)]
+        return total + self.head_s[decoding + len(chunks)]
 
 
 def tabulate(where: Setup, max_tokens: int, max_sequences: int, max_context: int) -> StepTimes:
     """Tables for steps of up to `max_tokens` tokens and `max_sequences` sequences."""
-    profile = where.profile
-    layers = len(where.architecture.layers)
+    reading = replace(where, profile=prompt_profile(where.profile))
     tokens = _grid(1, max_tokens + max_sequences)
-    body = _time(
-        where, Workload.decode(tokens, 0), lambda op: not _is_core(op) and not _is_head(op)
-    )
     sequences = _grid(1, max_sequences + 1)
     head = _time(where, Workload.decode(sequences, 0), _is_head)
-    head = head + sequences * profile.value("host.sequence_s", 0.0)
+    head = head + sequences * where.profile.value("host.sequence_s", 0.0)
     contexts = _grid(1, max_context)
     decode = _time(where, Workload.decode(sequences[:, None], contexts[None, :]), _is_core)
     cached, chunks = np.concatenate(([0.0], contexts)), _grid(1, max_tokens)
-    chunk = _time(where, Workload(np.array(1.0), cached[:, None], chunks[None, :]), _is_core)
+    chunk = _time(reading, Workload(np.array(1.0), cached[:, None], chunks[None, :]), _is_core)
     return StepTimes(
-        body_s=(0.0, *_every(tokens, body)),
+        body_s=(0.0, *_every(tokens, _body(where, tokens))),
+        prompts_s=(0.0, *_every(tokens, _body(reading, tokens))),
         head_s=(0.0, *_every(sequences, head)),
         decode=_surface(sequences, contexts, decode),
         chunk=_surface(cached, chunks, chunk / chunks),
-        step_s=profile.value("host.step_s", 0.0) + layers * profile.value("host.layer_s", 0.0),
     )
+
+
+def _body(where: Setup, tokens: Array) -> Array:
+    """Everything but attention and head, with what the host adds to a step."""
+    layers, profile = len(where.architecture.layers), where.profile
+    host = profile.value("host.step_s", 0.0) + layers * profile.value("host.layer_s", 0.0)
+    work = Workload.decode(tokens, 0)
+    return host + _time(where, work, lambda op: not _is_core(op) and not _is_head(op))
 
 
 def _is_core(operator: Operator) -> bool:

@@ -17,7 +17,8 @@ FLAT = Surface((1.0, 2.0), (1.0, 2.0), ((0.0, 0.0), (0.0, 0.0)))
 
 def constant_steps(tokens: int = 5000) -> StepTimes:
     """Every step takes 10 ms, whatever is in it."""
-    return StepTimes((0.0,) * tokens, (0.0,) * tokens, FLAT, FLAT, STEP_S)
+    body = (STEP_S,) * tokens
+    return StepTimes(body, body, (0.0,) * tokens, FLAT, FLAT)
 
 
 def run(trace: Requests, **limits: object) -> Served:
