@@ -175,7 +175,7 @@ def _attention(work: Pass, core: AttentionCore) -> Operator:
         kv_read_bytes=work.sequences * read * entry,
         kv_write_bytes=work.sequences * written * entry,
         activation_bytes=_query_bytes(work, query_heads * (core.key_dim + core.value_dim)),
-        rows=work.sequences,
+        rows=new * (query_heads / kv_heads),
         depth=read,
         blocks=work.sequences * kv_heads,
     )

@@ -24,7 +24,8 @@ def _zero() -> Array:
 class Operator:
     """What one rank does under one name in one pass. Bytes are HBM bytes; arrays broadcast.
 
-    `rows` is the height of the operator's matrix products (tokens), `dtype` what they compute in,
+    `rows` is the height of the operator's matrix products (tokens; in attention the queries that
+    share one read of a cache entry), `dtype` what they compute in,
     `format` how the weights are stored. `launches` counts kernels. `link_bytes` is what a collective
     sends and receives per rank and direction, over `peers` ranks.
 
