@@ -15,7 +15,7 @@ from roofcast.hardware.errors import InputError, unknown
 from roofcast.hardware.profile import Profile
 from roofcast.simulator.api import Setup
 from roofcast.simulator.architecture import Architecture
-from roofcast.simulator.models import bundled, bundled_names, load
+from roofcast.simulator.models import bundled, bundled_names
 from roofcast.simulator.workload import Parallelism
 
 Profiles = Callable[[Accelerator, conventions.EngineName], Profile]
@@ -105,7 +105,7 @@ class Resolver:
     ) -> Architecture:
         key = (str(path), word, recipe.state_dtype, recipe.experts)
         if key not in self._models:
-            made = weights.stored(path, word) if isinstance(path, Path) else load(path)
+            made = weights.stored(path, word)
             if recipe.state_dtype == "bf16":
                 made = weights.with_state_dtype(made, 2)
             if recipe.experts:

@@ -52,7 +52,7 @@ _EVERYWHERE: Final = ("attention", "linear_attention", "mlp", "experts", "shared
 _EXPERTS_ONLY: Final = ("mlp", "experts", "shared_experts")
 
 
-def stored(path: Path, word: str) -> Architecture:
+def stored(path: Path | str, word: str) -> Architecture:
     """The architecture of a config file with its weights as `word` says; UnknownNameError if odd."""
     key = word.strip().lower()
     checkpoint = load(path)
@@ -65,8 +65,8 @@ def stored(path: Path, word: str) -> Architecture:
         raise unknown("weight dtype", word, [*_PLAIN, *_FAMILIES, *_WORDS])
     if _states(checkpoint, family):
         return checkpoint
-    sibling = path.with_name(f"nvidia--{path.stem.partition('--')[2]}-NVFP4.json")
-    if family == "nvfp4" and sibling.is_file() and _states(load(sibling), family):
+    sibling = _sibling(path) if isinstance(path, Path) and family == "nvfp4" else None
+    if sibling is not None and sibling.is_file() and _states(load(sibling), family):
         return load(sibling)
     return _by_recipe(checkpoint, family, block=key == "fp8_block")
 
@@ -82,6 +82,11 @@ def with_expert_format(architecture: Architecture, name: str) -> Architecture:
         return replace(given, experts=replace(given.experts, weights=weights))
 
     return replace(architecture, layers=tuple(map(layer, architecture.layers)))
+
+
+def _sibling(path: Path) -> Path:
+    """The config of NVIDIA's NVFP4 checkpoint of the same model, beside its own."""
+    return path.with_name(f"nvidia--{path.stem.partition('--')[2]}-NVFP4.json")
 
 
 def with_state_dtype(architecture: Architecture, element_bytes: int) -> Architecture:
