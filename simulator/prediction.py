@@ -42,9 +42,17 @@ class Forecast:
     times: tuple[OperatorTime, ...]
     host_s: Array
     step_time_s: Array
-    memory: Memory
-    floor_s: Array = field(repr=False)
     bubble_s: Array = field(default_factory=lambda: np.zeros(()), repr=False)
+
+    @cached_property
+    def memory(self) -> Memory:
+        """The ledger of the fullest device, with the cache of every sequence after the pass."""
+        return memory(self.work, self.device)
+
+    @cached_property
+    def floor_s(self) -> Array:
+        """No engine beats this: all bytes at full bandwidth, or all FLOPs at peak if that is longer."""
+        return _floor(self.work, self.device, self.profile, self.operators)
 
     @property
     def batch(self) -> Array:
@@ -223,8 +231,6 @@ def forecast_pass(work: Pass, device: Accelerator, profile: Profile) -> Forecast
         times=times,
         host_s=host,
         step_time_s=np.array(step),
-        memory=memory(work, device),
-        floor_s=_floor(work, device, profile, parts),
         bubble_s=bubble,
     )
 
@@ -258,7 +264,6 @@ def host_time(work: Pass, profile: Profile, device_s: Array, launches: float) ->
 
 
 def _floor(work: Pass, device: Accelerator, profile: Profile, parts: tuple[Operator, ...]) -> Array:
-    """No engine beats this: all bytes at full bandwidth, or all FLOPs at peak, whichever is longer."""
     roofs = Roofs(device, Profile("floor", device.id, "ideal", "", roofs=profile.roofs))
     memory_s, compute_s = np.zeros(()), np.zeros(())
     for operator in parts:
