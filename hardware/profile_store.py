@@ -119,6 +119,7 @@ def write_text(path: Path, text: str) -> Path:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
+            Path(name).chmod(0o666 & ~_umask())
             Path(name).replace(path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
@@ -126,6 +127,13 @@ def write_text(path: Path, text: str) -> Path:
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
     return path
+
+
+def _umask() -> int:
+    """What the user's new files may not allow; it can only be read by setting it."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _migrate(document: dict[str, Any], path: Path) -> dict[str, Any]:
