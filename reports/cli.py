@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "model": "What a model is made of: parameters, bytes, cache per token.",
     "device": "The catalogue of devices, one device, or the attached one.",
     "predict": "Forecast decode steps: step time, tokens/s, what bounds them, whether they fit.",
+    "memory": "What a rank holds, line by line, and how much fits beside the weights.",
     "decode": "Forecast one reply from first token to last, as its cache grows.",
     "calibrate": "Measure this machine and fit the profile that forecasts then use.",
     "profile": "The profiles that forecasts can use.",

@@ -24,7 +24,7 @@ DEVICES = ("h100-sxm", "h200-sxm", "b200-sxm", "mi300x")
 ENGINE = "vllm"
 """One engine for all GPUs: profiles of different engines don't compare devices."""
 CONTEXT = 2048
-ROOM = (16, 8192)
+ROOM = (32, 8192)
 """Sequences and tokens that the smallest tensor parallelism must hold in memory."""
 
 _BATCHES = 2.0 ** np.arange(0, 10)

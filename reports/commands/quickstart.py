@@ -77,6 +77,8 @@ def _print(
             f"It sustains {', '.join(profile_text.roof(name, value) for name, value in roofs)}."
         )
     output.say(local.verdict)
+    for warning in calibration.profile.warnings:
+        output.say(f"Note: {warning}")
     output.say()
     output.say(
         f"GPUs at context {CONTEXT:,}, each model in bf16 over as few devices as hold "

@@ -21,16 +21,17 @@ def draw(axes: Axes, groups: Sequence[Comparison], band: Band | None = None) -> 
 
     On the diagonal a forecast is right; the band holds 80 % of the runs it was made from.
     """
+    factor, _ = _unit(groups)
     low, high = _frame(axes, groups)
     ends = np.array([low, high])
     if band is not None:
         _shade(axes, ends, ends / np.exp(band.high), ends / np.exp(band.low))
     axes.plot(ends, ends, color=style.QUIET, linewidth=1.0, zorder=2)
     for group, colour, marker in _looks(groups):
-        _dots(axes, group, group.forecast_s * 1e3, colour, marker)
+        _dots(axes, group, group.forecast_s * factor, factor, (colour, marker))
     name = Label("forecast = measured", 0, 0, style.QUIET, style.SMALL)
     label_line(axes, name, ((low, low), (high, high)), prefer=0.06)
-    place(axes, [_name(group, colour) for group, colour, _ in _looks(groups)])
+    place(axes, [_name(group, colour, factor) for group, colour, _ in _looks(groups)])
 
 
 def residuals(axes: Axes, groups: Sequence[Comparison], band: Band | None = None) -> None:
@@ -50,7 +51,7 @@ def residuals(axes: Axes, groups: Sequence[Comparison], band: Band | None = None
     style.name_y_axis(axes, "forecast error")
     axes.axhline(0.0, color=style.QUIET, linewidth=1.0, zorder=2)
     for group, colour, marker in _looks(groups):
-        _dots(axes, group, _miss(group), colour, marker)
+        _dots(axes, group, _miss(group), _unit(groups)[0], (colour, marker))
     if band is not None:
         edge = 100 * (np.exp(-band.low) - 1)
         label_line(
@@ -87,19 +88,19 @@ def _frame(axes: Axes, groups: Sequence[Comparison]) -> tuple[float, float]:
     axes.set_yscale("log")
     axes.set_ylim(low, high)
     style.number_ticks(axes.yaxis, low, high)
-    style.name_y_axis(axes, "forecast step time (ms)")
+    style.name_y_axis(axes, f"forecast step time ({_unit(groups)[1]})")
     return low, high
 
 
 def _time_axis(axes: Axes, groups: Sequence[Comparison]) -> tuple[float, float]:
-    times = (
-        np.concatenate([np.append(group.measured_s, group.forecast_s) for group in groups]) * 1e3
-    )
+    factor, unit = _unit(groups)
+    times = np.concatenate([np.append(group.measured_s, group.forecast_s) for group in groups])
+    times *= factor
     low, high = float(times.min() / 1.5), float(times.max() * 1.5)
     axes.set_xscale("log")
     axes.set_xlim(low, high)
     style.number_ticks(axes.xaxis, low, high)
-    axes.set_xlabel("measured step time (ms)")
+    axes.set_xlabel(f"measured step time ({unit})")
     return low, high
 
 
@@ -107,9 +108,10 @@ def _shade(axes: Axes, x: Array, low: Array, high: Array) -> None:
     axes.fill_between(x, low, high, color=style.FAINT, alpha=0.3, linewidth=0, zorder=1)
 
 
-def _dots(axes: Axes, group: Comparison, y: Array, colour: str, marker: str) -> None:
+def _dots(axes: Axes, group: Comparison, y: Array, factor: float, look: tuple[str, str]) -> None:
+    colour, marker = look
     axes.plot(
-        group.measured_s * 1e3,
+        group.measured_s * factor,
         y,
         ls="",
         marker=marker,
@@ -121,9 +123,13 @@ def _dots(axes: Axes, group: Comparison, y: Array, colour: str, marker: str) -> 
     )
 
 
-def _name(group: Comparison, colour: str) -> Label:
+def _unit(groups: Sequence[Comparison]) -> tuple[float, str]:
+    return style.time_unit(max(float(group.measured_s.max()) for group in groups))
+
+
+def _name(group: Comparison, colour: str, factor: float) -> Label:
     """The group's name at its point that is farthest from the diagonal, where there is room."""
     index = int(np.argmax(np.abs(_miss(group))))
     kind = "held out" if group.held_out else "in the fit"
-    x, y = float(group.measured_s[index] * 1e3), float(group.forecast_s[index] * 1e3)
+    x, y = float(group.measured_s[index] * factor), float(group.forecast_s[index] * factor)
     return Label(f"{group.name} ({kind})", x, y, colour, weight="bold")

@@ -20,8 +20,9 @@ Segment = tuple[str, float, float]
 
 def draw(axes: Axes, bars: Sequence[Bar]) -> None:
     """Horizontal bars from top to bottom, each with its total; causes are named above the first."""
-    longest = max(sum(bar.seconds.values()) for bar in bars) * 1e3
-    axes.set_xlim(0, longest * 1.14)
+    longest_s = max(sum(bar.seconds.values()) for bar in bars)
+    factor, unit = style.time_unit(longest_s)
+    axes.set_xlim(0, longest_s * factor * 1.14)
     axes.set_ylim(len(bars) - 0.45, -0.95)
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_visible(False)
@@ -29,9 +30,9 @@ def draw(axes: Axes, bars: Sequence[Bar]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.set_xlabel("step time (ms)")
+    axes.set_xlabel(f"step time ({unit})")
     for row, bar in enumerate(bars):
-        _bar(axes, row, bar)
+        _bar(axes, row, bar, factor)
     _key(axes, _used(bars))
 
 
@@ -44,11 +45,11 @@ def _used(bars: Sequence[Bar]) -> list[str]:
     ]
 
 
-def _bar(axes: Axes, row: int, bar: Bar) -> None:
+def _bar(axes: Axes, row: int, bar: Bar, factor: float) -> None:
     start = 0.0
     total = sum(bar.seconds.values())
     for cause, mark in style.CAUSES.items():
-        width = bar.seconds.get(cause, 0.0) * 1e3
+        width = bar.seconds.get(cause, 0.0) * factor
         if width <= 0:
             continue
         axes.barh(
@@ -61,7 +62,7 @@ def _bar(axes: Axes, row: int, bar: Bar) -> None:
             linewidth=0.5,
             hatch=mark.hatch,
         )
-        _share(axes, row, start, width, width / (total * 1e3))
+        _share(axes, row, start, width, width / (total * factor))
         start += width
     axes.text(
         start, row, f"  {units.seconds(total)}", va="center", ha="left", fontsize=style.points(1.0)

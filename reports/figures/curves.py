@@ -27,11 +27,12 @@ def throughput(axes: Axes, lines: Sequence[Line], rate: str = "output tokens/s")
 
 
 def latency(axes: Axes, lines: Sequence[Line]) -> None:
-    """Step time in ms (what a user waits for each token) over context, both logarithmic."""
+    """Step time, which is what a user waits for each token, over context, both logarithmic."""
     _frame(axes, lines)
+    factor, unit = style.time_unit(max(float(line.y.max()) for line in lines))
     axes.set_xlabel("context (tokens in the cache of each sequence)")
-    style.name_y_axis(axes, "ms per token")
-    _draw(axes, lines, 1e3, spelled=True)
+    style.name_y_axis(axes, f"{unit} per token")
+    _draw(axes, lines, factor, spelled=True)
 
 
 def _frame(axes: Axes, lines: Sequence[Line]) -> None:

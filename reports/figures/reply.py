@@ -14,18 +14,20 @@ _SLIVER = 0.01
 
 
 def draw(axes: Axes, data: Growth) -> None:
-    """Areas stacked to the step time in ms, each named at its right end."""
-    total = np.sum(list(data.seconds.values()), axis=0) * 1e3
+    """Areas stacked to the step time, each named at its right end."""
+    total_s = np.sum(list(data.seconds.values()), axis=0)
+    factor, unit = style.time_unit(float(total_s.max()))
+    total = total_s * factor
     axes.set_xlim(data.context[0], data.context[-1])
     axes.set_ylim(0, float(total.max()) * 1.08)
     axes.set_xlabel("tokens in the cache")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    style.name_y_axis(axes, "ms per token")
+    style.name_y_axis(axes, f"{unit} per token")
     base = np.zeros_like(total)
     ends = []
     for cause, mark in style.CAUSES.items():
-        top = base + data.seconds[cause] * 1e3
+        top = base + data.seconds[cause] * factor
         sliver = np.max(top - base) < _SLIVER * total.max()
         axes.fill_between(
             data.context,

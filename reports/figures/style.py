@@ -93,6 +93,18 @@ def points(scale: float) -> float:
     return scale * float(mpl.rcParams["font.size"])
 
 
+def time_unit(longest_s: float) -> tuple[float, str]:
+    """The factor and the name of the unit that suits times up to `longest_s`.
+
+    >>> time_unit(0.0125), time_unit(4.0)
+    ((1000.0, 'ms'), (1.0, 's'))
+    """
+    for least, factor, unit in ((2.0, 1.0, "s"), (2e-3, 1e3, "ms")):
+        if longest_s >= least:
+            return factor, unit
+    return 1e6, "µs"
+
+
 def unit_ticks(axis: Axis, unit: str) -> None:
     """Decade ticks of a logarithmic axis, written with prefixes: 10 GFLOP/s, 1 TFLOP/s."""
     axis.set_major_locator(LogLocator(10.0))
