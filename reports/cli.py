@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, str] = {
     "predict": "Forecast decode steps: step time, tokens/s, what bounds them, whether they fit.",
     "memory": "What a rank holds, line by line, and how much fits beside the weights.",
     "decode": "Forecast one reply from first token to last, as its cache grows.",
+    "simulate": "Serve requests by continuous batching: TTFT, TPOT, throughput, goodput over time.",
     "calibrate": "Measure this machine and fit the profile that forecasts then use.",
     "profile": "The profiles that forecasts can use.",
 }

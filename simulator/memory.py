@@ -43,13 +43,17 @@ CACHE = ("KV cache", "recurrent state")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One entry of the ledger; arrays broadcast over the points. `inside` the engine's share or not."""
+    """One entry of the ledger; arrays broadcast over the points. `inside` the engine's share or not.
+
+    `source` says where an assumed number was seen.
+    """
 
     name: str
     bytes: Array
     origin: Origin
     reason: str
     inside: bool = True
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,33 +215,44 @@ def _fullest(by_stage: list[tuple[Line, ...]]) -> tuple[Line, ...]:
 def _overheads(work: Pass, device: Accelerator, policy: Policy) -> Iterable[Line]:
     """What is neither weights nor cache."""
     working, reserved = activation_bytes(work, policy), policy.token_bytes * policy.token_budget
-    name = "activations"
+    budget = f"{policy.token_budget:,} tokens a step"
     if reserved and device.kind != "cpu":
-        yield Line(name, np.asarray(reserved), "assumed", policy.source("activations"))
+        yield _assumed("activations", reserved, f"reserved for {budget}", policy)
     else:
-        reason = f"largest layer at {policy.token_budget:,} tokens a step"
-        yield Line(name, np.asarray(working), "computed", reason)
+        reason = f"the largest layer at {budget}"
+        yield Line("activations", np.asarray(working), "computed", reason)
     if device.kind == "cpu":
         return
     sampling = max(sampling_bytes(work, policy) - working, 0.0)
-    reason = f"{policy.sequences:,} sequences, beyond what activations leave: "
-    yield Line("logits", np.asarray(sampling), "assumed", reason + policy.source("sampling"))
+    reason = f"sampling {policy.sequences:,} sequences, beyond what activations leave"
+    yield _assumed("logits", sampling, reason, policy)
     graphs = policy.graph_bytes + policy.sequence_bytes * policy.sequences
-    source = policy.source("graphs")
-    yield Line("graphs", np.asarray(graphs), "assumed", source, policy.graphs_inside)
+    where = "" if policy.graphs_inside else ", outside the engine's share"
+    yield replace(
+        _assumed("graphs", graphs, f"captured steps{where}", policy), inside=policy.graphs_inside
+    )
     if work.parallelism.devices > 1:
         ranks = work.parallelism.tensor * work.parallelism.data
         linked = links.medium(device, max(ranks, 2)) in ("scale_up", "network")
         buffers = policy.link_bytes if linked else policy.pcie_bytes
-        source = policy.source("communication")
-        yield Line("communication", np.asarray(buffers), "assumed", source)
-    yield Line("context", np.asarray(policy.context_bytes), "assumed", policy.source("context"))
+        yield _assumed("communication", buffers, "buffers of collectives", policy)
+    yield _assumed("context", policy.context_bytes, "driver, kernels, allocator", policy)
+
+
+def _assumed(name: str, size: float, reason: str, policy: Policy) -> Line:
+    return Line(name, np.asarray(size), "assumed", reason, source=policy.source(name))
 
 
 def _measured(lines: tuple[Line, ...], known: Mapping[str, float]) -> tuple[Line, ...]:
     """The lines with those that a start-up log knows replaced."""
     return tuple(
-        replace(line, bytes=np.asarray(known[line.name]), origin="measured", reason="start-up log")
+        replace(
+            line,
+            bytes=np.asarray(known[line.name]),
+            origin="measured",
+            reason="start-up log",
+            source="",
+        )
         if line.name in known
         else line
         for line in lines

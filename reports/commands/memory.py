@@ -63,7 +63,9 @@ def memory(
     ] = None,
     log: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="A vLLM start-up log whose lines replace assumed ones; -."),
+        typer.Option(
+            metavar="FILE", help="A vLLM start-up log whose lines replace assumed ones; -."
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -125,6 +127,7 @@ def describe(
                 "origin": line.origin,
                 "inside_share": line.inside,
                 "reason": line.reason,
+                "source": line.source,
             }
             for line in ledger.lines
         ],
@@ -158,23 +161,23 @@ def _print(
     output.say()
     for sentence in verdict(ledger, batch, context, most, longest):
         output.say(sentence)
+    assumed = [line for line in ledger.lines if line.source and np.any(line.bytes)]
+    if assumed:
+        output.say()
+        output.say("Assumed lines, until a start-up log replaces them (--log):")
+    for line in assumed:
+        output.say(f"  {line.name}: {line.source}")
 
 
 def table(ledger: Memory) -> Table:
-    """One row a line that holds anything, then the sums."""
+    """One row a line that holds anything."""
     lines = [line for line in ledger.lines if np.any(line.bytes)]
-    marks = ["" if line.inside else " (outside the share)" for line in lines]
     return Table(
         (
             Column("line", [line.name for line in lines], right=False),
             Column("bytes", [units.data(float(np.max(line.bytes))) for line in lines]),
             Column("", [line.origin for line in lines], right=False, rank=1),
-            Column(
-                "why",
-                [line.reason + mark for line, mark in zip(lines, marks, strict=True)],
-                right=False,
-                rank=2,
-            ),
+            Column("why", [line.reason for line in lines], right=False, rank=2),
         )
     )
 
