@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from roofcast.hardware.errors import InputError
 from roofcast.simulator.batching import Served
+from roofcast.simulator.requests import Requests
+from roofcast.simulator.scheduler import Policy
 from roofcast.simulator.step_time import StepTimes
 from roofcast.simulator.workload import Array
 
@@ -62,15 +64,15 @@ class Objectives:
             good &= ~(served.tpot_s > self.tpot_s)
         return good
 
-    def check(self, served: Served, times: StepTimes) -> None:
+    def check(self, requests: Requests, policy: Policy, times: StepTimes) -> None:
         """Raise InputError for an objective that no request could keep, even alone on the machine."""
-        prompt = int(served.requests.input_tokens.min())
-        alone = times(0, 0.0, [(0, min(prompt, served.policy.token_budget))])
+        prompt = int((requests.input_tokens - requests.cached_tokens).min())
+        alone = policy.request_s + times(0, 0.0, [(0, min(prompt, policy.token_budget))])
         step = times(1, prompt)
         if self.ttft_s is not None and self.ttft_s < alone:
             raise InputError(
                 f"a TTFT of {self.ttft_s * 1e3:.4g} ms is out of reach: the shortest prompt "
-                f"({prompt:,} tokens), alone, takes {alone * 1e3:.4g} ms to read"
+                f"({prompt:,} new tokens), alone, takes {alone * 1e3:.4g} ms to read"
             )
         if self.tpot_s is not None and self.tpot_s < step:
             raise InputError(

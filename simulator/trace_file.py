@@ -42,7 +42,7 @@ def read_columns(
 ) -> dict[str, list[float]]:
     """Columns of numbers by name; an optional one is there where the first row has it."""
     columns: dict[str, list[float]] = {name: [] for name in required}
-    for number, (where, row) in enumerate(_rows(path)):
+    for number, (where, row) in enumerate(_rows(path, required)):
         if number == 0:
             columns.update({name: [] for name in optional if name in row})
         for name, values in columns.items():
@@ -62,14 +62,15 @@ def _value(path: Path, where: str, name: str, row: Mapping[str, Any]) -> float:
         raise bad_file(path, f"{name} must be a number, not {given!r}", where=where) from None
 
 
-def _rows(path: Path) -> Iterator[Row]:
+def _rows(path: Path, required: Sequence[str]) -> Iterator[Row]:
     """Rows with where they stand, as the file's name says: .csv or .jsonl, with or without .gz."""
     inner = path.with_suffix("") if path.suffix == ".gz" else path
     try:
         with _open(path) as file:
-            yield from (_json_rows if inner.suffix in (".jsonl", ".ndjson") else _csv_rows)(
-                path, file
-            )
+            if inner.suffix in (".jsonl", ".ndjson"):
+                yield from _json_rows(path, file)
+            else:
+                yield from _csv_rows(path, file, required)
     except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise bad_file(path, f"cannot be read ({reason})") from None
@@ -81,13 +82,13 @@ def _open(path: Path) -> TextIO:
     return path.open(newline="", encoding="utf-8-sig")
 
 
-def _csv_rows(path: Path, file: TextIO) -> Iterator[Row]:
+def _csv_rows(path: Path, file: TextIO, required: Sequence[str]) -> Iterator[Row]:
     reader = csv.DictReader(file)
     header = reader.fieldnames or []
-    missing = [n for n in REQUIRED if n not in header and _ALIASES.get(n) not in header]
+    missing = [n for n in required if n not in header and _ALIASES.get(n) not in header]
     if missing:
         given = f"has {', '.join(header)}" if header else "is empty"
-        raise bad_file(path, f"needs the columns {', '.join(REQUIRED)}; it {given}", where="header")
+        raise bad_file(path, f"needs the columns {', '.join(required)}; it {given}", where="header")
     for row in reader:
         yield f"line {reader.line_num}", row
 

@@ -1,0 +1,241 @@
+"""`roofcast simulate`: requests served by continuous batching, one by one."""
+
+from __future__ import annotations
+
+import json as json_format
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from roofcast.calibrate.served_runs import (
+    Agreement,
+    agreements,
+    count_agreements,
+    read_counts,
+    read_run,
+)
+from roofcast.hardware.profile_store import write_text
+from roofcast.reports import options, output, serving_text, words
+from roofcast.reports.durations import duration_s
+from roofcast.simulator.scenario import Outcome, Scenario
+from roofcast.simulator.scenario import simulate as serve
+from roofcast.simulator.serving_stats import over_time
+
+app = options.new_app()
+
+
+@app.command()
+def simulate(
+    model: options.Model,
+    *,
+    device: options.Device = "auto",
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            "-t",
+            metavar="FILE",
+            help="CSV or JSON Lines: arrival_s, input_tokens, output_tokens "
+            "[, priority, cached_tokens].",
+            show_default=False,
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", "-r", help="Requests a second.", show_default=False),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--concurrency",
+            "-C",
+            metavar="N",
+            help="A closed loop: N requests in flight, the next comes when one is answered.",
+            show_default=False,
+        ),
+    ] = None,
+    arrivals: Annotated[
+        str, typer.Option(metavar="poisson|gamma|constant", help="How they come at that rate.")
+    ] = "poisson",
+    cv: Annotated[
+        float, typer.Option(help="Coefficient of variation of the gaps between gamma arrivals.")
+    ] = 1.0,
+    requests: Annotated[
+        int, typer.Option("--requests", "-n", metavar="N", help="How many requests.")
+    ] = 1000,
+    prompt: Annotated[
+        str,
+        typer.Option(
+            "--input",
+            metavar="LENGTH",
+            help="Prompt tokens: 1000, uniform:500:1500, or lognormal:1000:0.6 (mean, cv).",
+        ),
+    ] = "1000",
+    reply: Annotated[
+        str, typer.Option("--output", metavar="LENGTH", help="Reply tokens, in the same way.")
+    ] = "200",
+    seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same requests.")] = 0,
+    token_budget: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Tokens of a step; the engine's own by default."),
+    ] = None,
+    max_sequences: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Sequences at once; the engine's own by default."),
+    ] = None,
+    kv_tokens: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Size of the KV cache; by default what memory leaves."),
+    ] = None,
+    block_tokens: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens of a block of the cache.")
+    ] = None,
+    ttft_slo: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Objective for the first token: 500ms, 2s.")
+    ] = None,
+    tpot_slo: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Objective for each further token: 50ms.")
+    ] = None,
+    engine: options.Engine = None,
+    profile: options.ProfileFile = None,
+    tp: options.Tensor = 1,
+    pp: options.Pipeline = 1,
+    ep: options.Expert = 1,
+    dp: options.Data = 1,
+    weight_dtype: options.WeightDtype = None,
+    kv_dtype: options.KvDtype = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Write a row a request as CSV; - for standard output.",
+            show_default=False,
+        ),
+    ] = None,
+    timeline: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Write queue, cache and rates over time.")
+    ] = None,
+    chrome_trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a trace for chrome://tracing and Perfetto."),
+    ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the run as FILE.png and FILE.svg."),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Compare with a real run: arrival_s (or queued_s), output_tokens, first_token_s, "
+            "last_token_s.",
+        ),
+    ] = None,
+    against_counts: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Compare with a real run's log: t, running, waiting."),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Serve requests by continuous batching, as vLLM-like engines do, and report what users see.
+
+    \b
+    Examples:
+      roofcast simulate llama-3.1-8b -d h100-sxm --rate 20 --input lognormal:1000:0.6
+      roofcast simulate llama-3.1-8b -d l40s --trace trace.csv --out requests.csv --json
+      roofcast simulate qwen3-32b -d h200-sxm --concurrency 64 --ttft-slo 2s --tpot-slo 40ms
+    """
+    scenario = Scenario(
+        model=model,
+        device=device,
+        engine=engine,
+        profile=profile,
+        tp=tp,
+        pp=pp,
+        ep=ep,
+        dp=dp,
+        weight_dtype=weight_dtype,
+        kv_dtype=kv_dtype,
+        trace=None if trace is None else str(trace),
+        arrivals=arrivals,
+        rate=rate,
+        cv=cv,
+        requests=requests,
+        input=prompt,
+        output=reply,
+        concurrency=concurrency,
+        seed=seed,
+        token_budget=token_budget,
+        max_sequences=max_sequences,
+        block_tokens=block_tokens,
+        kv_tokens=kv_tokens,
+        ttft_slo_s=None if ttft_slo is None else duration_s(ttft_slo, "--ttft-slo"),
+        tpot_slo_s=None if tpot_slo is None else duration_s(tpot_slo, "--tpot-slo"),
+    )
+    outcome = serve(scenario)
+    compared = compare(outcome, against, against_counts)
+    if json:
+        document = serving_text.describe(outcome)
+        if compared:
+            document["against"] = serving_text.agreement_json(compared)
+        output.emit_json(document)
+    elif out != "-" and timeline != "-":
+        _print(outcome, compared)
+    write(outcome, out, timeline, chrome_trace)
+    if figure is not None:
+        _draw(outcome, figure, against_counts)
+
+
+def compare(outcome: Outcome, against: Path | None, counts: Path | None) -> list[Agreement]:
+    """How the simulation agrees with real files."""
+    found: list[Agreement] = []
+    if against is not None:
+        found += agreements(outcome.served, read_run(against))
+    if counts is not None:
+        found += count_agreements(read_counts(counts), outcome.served)
+    return found
+
+
+def write(
+    outcome: Outcome, out: str | None, timeline: str | None, chrome_trace: Path | None
+) -> None:
+    """The files that were asked for."""
+    if out is not None:
+        rows = serving_text.request_rows(outcome.served)
+        output.write_csv(rows, out, serving_text.REQUEST_COLUMNS)
+    if timeline is not None:
+        rows = serving_text.window_rows(over_time(outcome.served))
+        output.write_csv(rows, timeline, rows[0])
+    if chrome_trace is not None:
+        from roofcast.reports.chrome_trace import chrome_trace as document
+
+        write_text(chrome_trace, json_format.dumps(document(outcome.served)))
+
+
+def _print(outcome: Outcome, compared: list[Agreement]) -> None:
+    where, policy = outcome.simulation.where, outcome.simulation.policy
+    output.say(words.subject(where.decode(1, 1)))
+    output.say(words.provenance(where.profile))
+    for warning in where.profile.warnings:
+        output.say(f"Note: {warning}")
+    output.say(f"Serving {serving_text.traffic(outcome.served.requests)}.")
+    output.say(f"Limits: {serving_text.limits(policy)}.")
+    output.say()
+    output.show(serving_text.latencies(outcome.summary))
+    output.say()
+    for sentence in serving_text.sentences(outcome.summary, outcome.scenario.objectives):
+        output.say(sentence)
+    if compared:
+        output.say()
+        output.show(serving_text.agreement(compared))
+
+
+def _draw(outcome: Outcome, stem: Path, counts: Path | None) -> None:
+    from roofcast.reports.figures.serving_pages import serving_page
+
+    measured = None if counts is None else read_counts(counts)
+    drawn = serving_page(outcome, stem.with_suffix("") if stem.suffix else stem, measured)
+    output.note(f"wrote {', '.join(str(path) for path in drawn)}")
