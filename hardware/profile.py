@@ -111,7 +111,8 @@ class Profile:
 
     `roofs` holds what the datasheet doesn't say (a CPU's sustained bandwidth in bytes/s under
     ``memory_bandwidth_bytes_per_s``, its FLOP/s under ``peak_flops_per_s.<dtype>``). `valid_range`
-    bounds batch, context and the like; a forecast outside says that it extrapolates.
+    bounds batch, context and the like; a forecast outside says that it extrapolates. `bands` holds
+    intervals of what is served, by metric, where `band` is that of a step.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _STRICT
@@ -127,6 +128,7 @@ class Profile:
     conditions: Mapping[str, str | float] = field(default_factory=dict)
     held_out: tuple[HeldOut, ...] = ()
     band: Band | None = None
+    bands: Mapping[str, Band] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     created: str = ""
 

@@ -103,10 +103,25 @@ def _blend(device: Accelerator, engine: str, lenders: Sequence[Relative]) -> Pro
         engine=engine,
         origin=f"transferred from {names} (distance {nearest:.2f})",
         parameters=parameters,
+        roofs=_roofs(device, lenders),
         valid_range=ranges,
         band=_band(profiles, nearest),
         warnings=(f"{device.id} was not measured: efficiencies are those of {names}",),
     )
+
+
+def _roofs(device: Accelerator, lenders: Sequence[Relative]) -> Mapping[str, float]:
+    """Peaks that neither spec knows, in proportion to bandwidth; none where the spec has peaks."""
+    bandwidth = device.memory_bandwidth_bytes_per_s
+    if device.peak_flops_per_s or not bandwidth:
+        return {}
+    found: dict[str, float] = {}
+    for relative in lenders:
+        theirs = find(relative.profile.device).memory_bandwidth_bytes_per_s
+        for name, value in relative.profile.roofs.items():
+            if theirs and name.startswith("peak_flops_per_s."):
+                found.setdefault(name, value / theirs * bandwidth)
+    return found
 
 
 def _mean(name: str, profiles: Sequence[Profile], names: str) -> Parameter:

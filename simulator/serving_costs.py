@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -20,6 +19,9 @@ BATCHES: Final = np.array(
     [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024], dtype=float
 )
 """Batches at which a decode step is forecast; between them it is nearly linear."""
+
+LEAST_ROOM: Final = 0.04
+"""Share of a device's memory that is left for caches where the ledger finds less. Assumed."""
 
 
 def costs(where: Setup, context: ArrayLike, prompt: ArrayLike) -> Costs:
@@ -43,12 +45,17 @@ def costs(where: Setup, context: ArrayLike, prompt: ArrayLike) -> Costs:
 
 
 def capacity(where: Setup, context: ArrayLike) -> Array:
-    """Sequences of so many tokens whose caches fit at once, at least one."""
+    """Sequences of so many tokens whose caches fit at once, at least one.
+
+    An engine that has started has some room: never less than `LEAST_ROOM` of the device counts, since
+    what the ledger sets aside for graphs and buffers is an estimate.
+    """
     tokens = np.asarray(context, dtype=np.float64)
     groups = where.parallelism.data
     ledger = memory(where.costed(Workload.decode(groups, tokens)), where.device)
     each = np.maximum(ledger.cache_bytes, 1.0)
-    return np.asarray(np.maximum(np.floor(ledger.cache_room_bytes / each), 1.0) * groups)
+    room = np.maximum(ledger.cache_room_bytes, LEAST_ROOM * ledger.capacity_bytes)
+    return np.asarray(np.maximum(np.floor(room / each), 1.0) * groups)
 
 
 def shared_s(decode: Forecast) -> Array:
@@ -69,5 +76,3 @@ def _shared(operator: Operator, time: OperatorTime) -> Array:
 
 def _column(values: ArrayLike) -> Array:
     return np.atleast_1d(np.asarray(values, dtype=np.float64))[:, np.newaxis]
-
-

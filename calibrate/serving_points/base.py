@@ -40,7 +40,7 @@ def base_profile(device: Accelerator, engine: str, kernels: str | None) -> Profi
     fraction, and nothing else is known.
     """
     if kernels is None:
-        return _plain(device.id, engine)
+        return _plain(device, engine)
     return replace(_tabled(device.id, kernels), engine=engine)
 
 
@@ -127,9 +127,18 @@ _USUAL: Final[Mapping[str, float]] = {
 }
 
 
-def _plain(device: str, engine: str) -> Profile:
+_PEAK: Final = "peak_flops_per_s.fp16"
+_FLOP_PER_BYTE: Final = 30.0
+"""FLOP/s per byte/s of memory bandwidth where a spec states no peak. Assumed: Apple's GPUs of the M1 to
+M4 generations lie between 26 (M1 Max: 10.4 TFLOP/s, 400 GB/s) and 38 (M1: 2.6 TFLOP/s, 68 GB/s)."""
+
+
+def _plain(device: Accelerator, engine: str) -> Profile:
     assumed = {
         name: Parameter(value, "1", "assumed", note="usual on measured GPUs")
         for name, value in _USUAL.items()
     }
-    return Profile(f"{device} under {engine}", device, engine, "no kernel tables", assumed)
+    bandwidth = device.memory_bandwidth_bytes_per_s
+    roofs = {} if device.peak_flops_per_s or not bandwidth else {_PEAK: _FLOP_PER_BYTE * bandwidth}
+    name = f"{device.id} under {engine}"
+    return Profile(name, device.id, engine, "no kernel tables", assumed, roofs=roofs)

@@ -35,6 +35,7 @@ class Family:
     metrics: Mapping[str, float]
     knobs: tuple[Knob, ...]
     vendors: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
 
     def holds(self, case: Case) -> bool:
         """Whether a case belongs to the family."""
@@ -43,6 +44,7 @@ class Family:
             setup.profile.engine in self.engines
             and bool(re.search(self.sources, case.point.source))
             and (not self.vendors or setup.device.vendor in self.vendors)
+            and (not self.devices or setup.device.id in self.devices)
         )
 
 
@@ -96,7 +98,9 @@ def metric_s(found: Predicted, design: Design, metric: str) -> Array:
     if metric == "output_tok_s":
         load = design.load
         return np.asarray(load.concurrency * load.output / found.e2e_s)
-    return np.asarray({"tpot_ms": found.tpot_s, "ttft_ms": found.ttft_s, "e2e_s": found.e2e_s}[metric])
+    return np.asarray(
+        {"tpot_ms": found.tpot_s, "ttft_ms": found.ttft_s, "e2e_s": found.e2e_s}[metric]
+    )
 
 
 def _si(design: Design, metric: str) -> Array:
@@ -138,6 +142,7 @@ def _family(entry: Mapping[str, Any]) -> Family:
         metrics=entry["metrics"],
         knobs=changed(knobs(), entry.get("knobs", {})),
         vendors=tuple(entry.get("vendors", ())),
+        devices=tuple(entry.get("devices", ())),
     )
 
 

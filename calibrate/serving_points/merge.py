@@ -22,12 +22,14 @@ def merge(base: Profile, fitted: ServingFit, sources: Iterable[str] = ()) -> Pro
     for knob in fitted.family.knobs:
         name = knob.at(knob.level_of(base.engine, base.device))
         parameter = _parameter(knob, name, fitted, origin)
-        added.update({target: parameter for target in targets(knob)})
+        added.update(dict.fromkeys(targets(knob), parameter))
     added["experts.skew"] = Parameter(SKEW, "1", "assumed", sources=origin, note=SKEW_NOTE)
     return replace(base, parameters=added)
 
 
-SKEW_NOTE = "with uniform routing served steps are faster than their experts' bytes at peak bandwidth"
+SKEW_NOTE = (
+    "with uniform routing served steps are faster than their experts' bytes at peak bandwidth"
+)
 
 
 def targets(knob: Knob) -> tuple[str, ...]:
