@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 from roofcast.calibrate.samples import median, median_interval
@@ -31,8 +30,8 @@ class Clock(Protocol):
         """What it reads, in words."""
         ...
 
-    def laps(self, call: Call, count: int) -> list[float]:
-        """Seconds of each of `count` calls, in the order they ran."""
+    def laps(self, call: Call, count: int, before: Call | None = None) -> list[float]:
+        """Seconds of each of `count` calls, in order; `before` runs before each, untimed."""
         ...
 
 
@@ -43,10 +42,12 @@ class HostClock:
     synchronize: Callable[[], None] | None = None
     name: str = "monotonic clock"
 
-    def laps(self, call: Call, count: int) -> list[float]:
+    def laps(self, call: Call, count: int, before: Call | None = None) -> list[float]:
         """Seconds of each call, the wait for the device included."""
         seconds = []
         for _ in range(count):
+            if before is not None:
+                before()
             start = time.perf_counter()
             call()
             if self.synchronize is not None:
@@ -61,20 +62,24 @@ class EventClock:
 
     name: str = "device events"
 
-    def laps(self, call: Call, count: int) -> list[float]:
+    def laps(self, call: Call, count: int, before: Call | None = None) -> list[float]:
         """Seconds between the events around each call; the host may be what they wait for."""
         import torch
 
-        def mark() -> torch.cuda.Event:
+        def event() -> torch.cuda.Event:
             return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call] # untyped
 
-        marks = [mark() for _ in range(count + 1)]
-        marks[0].record()
-        for end in marks[1:]:
+        starts, ends = [], []
+        for _ in range(count):
+            if before is not None:
+                before()
+            starts.append(event())
+            starts[-1].record()
             call()
-            end.record()
+            ends.append(event())
+            ends[-1].record()
         torch.cuda.synchronize()
-        return [a.elapsed_time(b) / 1e3 for a, b in pairwise(marks)]
+        return [a.elapsed_time(b) / 1e3 for a, b in zip(starts, ends, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +87,17 @@ class GraphClock:
     """Device events around a captured graph of `unroll` calls: kernels without their dispatch.
 
     Each lap replays the graph once and counts as the mean of its calls. The call is free to use
-    another buffer each time; the capture fixes the sequence.
+    another buffer each time; the capture fixes the sequence. Nothing can run between them untimed.
     """
 
     unroll: int = 20
     name: str = "device events around graph replays"
 
-    def laps(self, call: Call, count: int) -> list[float]:
+    def laps(self, call: Call, count: int, before: Call | None = None) -> list[float]:
         """Seconds a call, averaged over each replay."""
         import torch
 
+        del before
         call()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
@@ -139,18 +145,22 @@ class Timing:
     steady: bool
 
 
-def measure(call: Call, clock: Clock, effort: Effort) -> Timing:
+def measure(call: Call, clock: Clock, effort: Effort, before: Call | None = None) -> Timing:
     """Time a call until its median is known to `effort.interval`, or the budget ends.
 
     Warming up takes a third of the budget at most. A call so slow that `effort.least` samples would
-    outlast the budget twice over gets three.
+    outlast the budget twice over gets three. `before` runs before each call, untimed.
     """
+
+    def laps(count: int) -> list[float]:
+        return clock.laps(call, count, before)
+
     start = time.perf_counter()
-    steady = _warm_up(call, clock, effort)
+    steady = _warm_up(laps, effort)
     samples: list[float] = []
     block = max(1, effort.least // 2)
     while len(samples) < effort.most:
-        samples += clock.laps(call, 1 if _is_slow(samples, effort) else block)
+        samples += laps(1 if _is_slow(samples, effort) else block)
         spent = time.perf_counter() - start
         if spent >= effort.budget_s and len(samples) >= effort.least:
             break
@@ -166,18 +176,18 @@ def _is_slow(samples: Sequence[float], effort: Effort) -> bool:
     return not samples or median(samples) * effort.least > effort.budget_s
 
 
-def _warm_up(call: Call, clock: Clock, effort: Effort) -> bool:
+def _warm_up(laps: Callable[[int], list[float]], effort: Effort) -> bool:
     """Run windows until two successive ones agree; False where they didn't in their time.
 
     The first call pays for first touches and compilation and is never part of a window.
     """
     start = time.perf_counter()
-    (first,) = clock.laps(call, 1)
+    (first,) = laps(1)
     window = 3 if first * 20 < effort.budget_s else 1
-    before = median(clock.laps(call, window))
+    earlier = median(laps(window))
     while time.perf_counter() - start < effort.budget_s / 3:
-        after = median(clock.laps(call, window))
-        if abs(after - before) <= effort.steady * before:
+        later = median(laps(window))
+        if abs(later - earlier) <= effort.steady * earlier:
             return True
-        before = after
+        earlier = later
     return False

@@ -63,11 +63,13 @@ def fit_kernels(
         by_kind.setdefault(entry.kind, []).append(entry)
     for dtype in sorted({str(entry.facts["dtype"]) for entry in by_kind.get("gemm", [])}):
         rows = [entry for entry in by_kind["gemm"] if entry.facts["dtype"] == dtype]
-        fitted = _with_curve(_stage(fitted, "gemm", rows, source, f".{dtype}"), rows, dtype, source)
+        fitted = _stage(fitted, Stage("gemm", f".{dtype}", f"gemm.rows.{dtype}"), rows, source)
     for kind, name in (("norm", "norm_residual"), ("activation",) * 2, ("sampler",) * 2):
-        fitted = _stage(fitted, "elementwise", by_kind.get(kind, []), source, f".{name}")
-    fitted = _stage(fitted, "attention", by_kind.get("attention", []), source, "")
-    return _stage(_experts_like_matrices(fitted), "experts", by_kind.get("experts", []), source, "")
+        fitted = _stage(fitted, Stage("elementwise", f".{name}"), by_kind.get(kind, []), source)
+    attention = Stage("attention", curve="attention.rows")
+    fitted = _stage(fitted, attention, by_kind.get("attention", []), source)
+    experts = by_kind.get("experts", [])
+    return _stage(_experts_like_matrices(fitted), Stage("experts"), experts, source)
 
 
 def _experts_like_matrices(fitted: Fitted) -> Fitted:
@@ -106,17 +108,29 @@ def predict(counted: Counted, device: Accelerator, profile: Profile) -> Array:
     return total
 
 
-def _stage(
-    fitted: Fitted, kind: str, measured: Sequence[Measurement], source: str, variant: str
-) -> Fitted:
-    """Fit the parameters `<kind>.*<variant>` to micro-benchmarks of that kind."""
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What is fitted to one kind of micro-benchmark: ``<kind>.*<variant>``, and a curve over rows."""
+
+    kind: str
+    variant: str = ""
+    curve: str = ""
+
+
+def _stage(fitted: Fitted, stage: Stage, measured: Sequence[Measurement], source: str) -> Fitted:
+    """Fit the parameters of a stage, and its curve, all at once."""
     if len(measured) < _FEWEST:
         return fitted
-    counted = count_all(measured, _OVER.get(kind, ("rows", "batch")))
-    unknowns = _unknowns(kind, variant, counted, fitted)
+    counted = count_all(measured, _OVER.get(stage.kind, ("rows", "batch")))
+    heights = _heights(counted) if stage.curve else ()
+    unknowns = _unknowns(stage, counted, fitted) + _multipliers(heights)
 
     def model(values: Mapping[str, float]) -> Array:
-        profile = with_values(fitted.profile, values)
+        profile = with_values(fitted.profile, {n: v for n, v in values.items() if n[0] != _ROWS})
+        if heights:
+            points = tuple(values.get(_point(rows), 1.0) for rows in heights)
+            curves = {**profile.curves, stage.curve: Curve("rows", heights, points)}
+            profile = replace(profile, curves=curves)
         return np.concatenate([predict(entry, fitted.device, profile) for entry in counted])
 
     times = [entry.measured_s for entry in counted]
@@ -126,7 +140,44 @@ def _stage(
         unknown.name: Parameter(1.0, "1", "assumed", None, (source,), NEVER_THE_BOUND)
         for unknown in idle
     }
-    return fitted.extended(f"{kind}{variant}", found, parameters)
+    done = fitted.extended(f"{stage.kind}{stage.variant}", found, parameters)
+    if not heights:
+        return done
+    curves = {**done.profile.curves, stage.curve: _curve(found, heights, source)}
+    return replace(done, profile=replace(done.profile, curves=curves))
+
+
+_ROWS = "@"  # marks the unknowns that are points of a curve
+
+
+def _heights(counted: Sequence[Counted]) -> tuple[float, ...]:
+    """The heights of the matrix products that were measured."""
+    found = {float(r) for entry in counted for o in entry.operators for r in np.ravel(o.rows)}
+    return tuple(sorted(found))
+
+
+def _multipliers(heights: Sequence[float]) -> list[Unknown]:
+    """One multiplier a height, except where the efficiencies are quoted: there it is 1.
+
+    Bandwidth is quoted at the height nearest 4, the rate at the largest one: a factor of all
+    multipliers could not be told from the efficiencies.
+    """
+    if not heights:
+        return []
+    pinned = {min(heights, key=lambda rows: abs(np.log(rows / 4.0))), heights[-1]}
+    return [Unknown(_point(rows), 1.0, 0.02, 50.0) for rows in heights if rows not in pinned]
+
+
+def _point(rows: float) -> str:
+    return f"{_ROWS}{rows:g}"
+
+
+def _curve(found: Fit, heights: Sequence[float], source: str) -> Curve:
+    known = {estimate.name: estimate for estimate in found.estimates}
+    points = [known.get(_point(rows)) for rows in heights]
+    values = tuple(1.0 if each is None else float(each.value) for each in points)
+    errors = tuple(0.0 if each is None else float(each.standard_error or 0.0) for each in points)
+    return Curve("rows", tuple(heights), values, "fitted", (source,), errors)
 
 
 def needed_only(
@@ -142,7 +193,7 @@ def needed_only(
     whole = fit(model, unknowns, sample)
     idle: list[Unknown] = []
     for unknown in unknowns:
-        if not unknown.name.split(".")[1].endswith("compute_efficiency"):
+        if ".compute_efficiency" not in unknown.name:
             continue
         rest = [other for other in unknowns if other is not unknown]
 
@@ -172,13 +223,14 @@ def clusters(groups: Sequence[Array], unknowns: Sequence[Unknown]) -> NDArray[np
     return np.repeat(np.arange(len(groups)), [group.size for group in groups])
 
 
-def _unknowns(kind: str, variant: str, counted: Sequence[Counted], fitted: Fitted) -> list[Unknown]:
+def _unknowns(stage: Stage, counted: Sequence[Counted], fitted: Fitted) -> list[Unknown]:
     """The parameters of a kind, started where the best measurements are.
 
     A start far inside one roof would leave the other without a slope: the fit could never find it.
     """
     bandwidth, flops, fastest = _best_rates(counted)
     roofs = Roofs(fitted.device, fitted.profile)
+    kind, variant = stage.kind, stage.variant
     reach = bandwidth / roofs.bandwidth_bytes_per_s
     found = [
         _started(f"{kind}.bandwidth_efficiency{variant}", reach, 0.002, 30.0),
@@ -214,41 +266,6 @@ def _best_rates(counted: Sequence[Counted]) -> tuple[float, float, float]:
     )
 
 
-def _with_curve(fitted: Fitted, measured: Sequence[Measurement], dtype: str, source: str) -> Fitted:
-    """Add the multiplier over rows: at each height the median of measured over modelled roof time."""
-    if len(measured) < _FEWEST:
-        return fitted
-    ratios: dict[float, list[float]] = {}
-    roofs = Roofs(fitted.device, fitted.profile)
-    for counted in count_all(measured, ("rows",)):
-        for operator in counted.operators:
-            time = operator_time(operator, roofs)
-            beyond = np.maximum(counted.measured_s - time.fixed_s, 0.1 * counted.measured_s)
-            over = beyond / (time.total_s - time.fixed_s)
-            for rows, ratio in zip(operator.rows.tolist(), over.tolist(), strict=True):
-                ratios.setdefault(rows, []).append(ratio)
-    points = tuple(sorted(ratios))
-    values = tuple(float(np.median(ratios[rows])) for rows in points)
-    errors = tuple(median_error(ratios[rows]) for rows in points)
-    curve = Curve("rows", points, values, "measured", (source,), errors)
-    curves = {**fitted.profile.curves, f"gemm.rows.{dtype}": curve}
-    return replace(fitted, profile=replace(fitted.profile, curves=curves))
-
-
-def median_error(values: Sequence[float]) -> float:
-    """Standard error of a median from the scatter around it: 1.2533 x 1.4826 MAD / sqrt(n).
-
-    The factors are those of a normal distribution; a single value has no scatter and is given 10 %.
-
-    >>> round(median_error([1.0, 1.1, 0.9, 1.0, 1.2]), 3)
-    0.083
-    """
-    if len(values) < 2:
-        return 0.1 * values[0]
-    deviation = float(np.median(np.abs(np.asarray(values) - np.median(values))))
-    return 1.2533 * 1.4826 * deviation / float(np.sqrt(len(values)))
-
-
 def with_values(profile: Profile, values: Mapping[str, float]) -> Profile:
     """The profile with trial values of some parameters."""
     trial = {name: Parameter(value, "", "fitted") for name, value in values.items()}
@@ -257,7 +274,8 @@ def with_values(profile: Profile, values: Mapping[str, float]) -> Profile:
 
 def as_parameters(found: Fit, source: str) -> dict[str, Parameter]:
     """Estimates as a profile keeps them."""
-    return {estimate.name: _parameter(estimate, source) for estimate in found.estimates}
+    own = (estimate for estimate in found.estimates if estimate.name[0] != _ROWS)
+    return {estimate.name: _parameter(estimate, source) for estimate in own}
 
 
 def _parameter(estimate: Estimate, source: str) -> Parameter:
@@ -269,20 +287,22 @@ def _parameter(estimate: Estimate, source: str) -> Parameter:
 
 
 _CORRELATED = 0.98
+_LOST = "not identifiable"
 
 
 def doubts(stage: str, found: Fit) -> tuple[str, ...]:
     """What a fit could not settle, in words."""
-    lost = [e.name for e in found.estimates if e.status == "not identifiable"]
+    own = [i for i, e in enumerate(found.estimates) if e.name[0] != _ROWS]
+    names = [found.estimates[i].name for i in own]
+    lost = [found.estimates[i].name for i in own if found.estimates[i].status == _LOST]
     texts = []
     if lost:
         texts.append(f"{stage}: these measurements cannot tell {', '.join(lost)}")
-    names = [estimate.name for estimate in found.estimates]
-    for i, first in enumerate(names):
-        for j in range(i):
+    for k, i in enumerate(own):
+        for j in own[:k]:
             if abs(found.correlations[i, j]) > _CORRELATED:
                 texts.append(
-                    f"{stage}: {first} and {names[j]} are hard to tell apart "
+                    f"{stage}: {names[k]} and {found.estimates[j].name} are hard to tell apart "
                     f"(correlation {found.correlations[i, j]:.3f})"
                 )
     return tuple(texts)

@@ -212,7 +212,18 @@ def _sandwich(
     summed = _unlevered(slopes, root[:rows], inverse, groups)
     priors = jacobian[rows:]
     meat = summed.T @ summed + priors.T @ priors
-    return inverse @ meat @ inverse, lost
+    pooled = np.sum((score * residual)[:rows] ** 2) / max(rows - jacobian.shape[1], 1)
+    return _at_least(inverse @ meat @ inverse, pooled * np.diag(inverse)), lost
+
+
+def _at_least(covariance: Array, variances: Array) -> Array:
+    """Raise variances to those that the scatter of all rows together gives; keep correlations.
+
+    Where one row decides a parameter, its own residual is 0 and knows nothing of its error.
+    """
+    own = np.maximum(np.diag(covariance), 1e-300)
+    raised = np.sqrt(np.maximum(variances / own, 1.0))
+    return covariance * np.outer(raised, raised)
 
 
 def _unlevered(slopes: Array, root: Array, inverse: Array, groups: NDArray[np.intp]) -> Array:

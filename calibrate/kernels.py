@@ -33,6 +33,25 @@ def prepare(task: Task, bench: Bench) -> Call:
     return _KERNELS[task.kind](task, bench)
 
 
+def wake(task: Task, bench: Bench) -> Call | None:
+    """What runs before each timed call of a small kernel: a stream of weights, as in a decode step.
+
+    In a loop of its own a small kernel finds its code and data in the processor's inner caches; behind
+    a matrix product they are gone, and on a CPU the kernel takes several times as long.
+    """
+    if task.kind not in _IN_THE_WAKE or bench.device.type != "cpu":
+        return None
+    pieces = bench.arena.rotation((_STREAM_BYTES // 2 // 1024, 1024), torch.bfloat16)
+    rows = torch.ones((1, 1024), dtype=torch.bfloat16)
+    if bench.dtype != "bf16":
+        return lambda: next(pieces).view(torch.float32).sum()
+    return lambda: torch.nn.functional.linear(rows, next(pieces))
+
+
+_IN_THE_WAKE = ("attention", "norm", "activation", "sampler")
+_STREAM_BYTES = 8 << 20  # a few times the inner caches of two cores
+
+
 def _read(task: Task, bench: Bench) -> Call:
     """Sum of a buffer: every byte read once, nothing written."""
     pieces = bench.arena.rotation((task.whole("bytes") // 4,), torch.float32)

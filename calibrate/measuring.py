@@ -50,7 +50,8 @@ class Recorder:
         clock = self.bench.kernel_clock
 
         def timer(task: Task) -> Timing:
-            return measure(kernels.prepare(task, self.bench), clock, effort)
+            call, before = kernels.prepare(task, self.bench), kernels.wake(task, self.bench)
+            return measure(call, clock, effort, before)
 
         self.record("kernels", tasks, timer)
 

@@ -142,8 +142,8 @@ def _gemms(target: Target, dtype: str, quick: bool) -> Iterator[Task]:
         for rows in _ROWS_QUICK if quick else _ROWS:
             yield gemm_task(rows, outputs, inputs, dtype)
     for rows in _PREFILL_ROWS[:1] if quick else _PREFILL_ROWS:
-        outputs, inputs = _MATRICES_QUICK[scale][1]
-        yield gemm_task(rows, outputs, inputs, dtype)
+        for outputs, inputs in _MATRICES_QUICK[scale][:3]:
+            yield gemm_task(rows, outputs, inputs, dtype)
 
 
 def gemm_task(rows: int, outputs: int, inputs: int, dtype: str) -> Task:
