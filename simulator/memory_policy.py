@@ -70,13 +70,17 @@ class Policy:
         return self.sources.get(line, "")
 
 
-def find_policy(engine: str, launch: Launch, device: Accelerator) -> Policy:
-    """The policy of an engine on a device, with what the user set."""
-    written = _table().get(engine) or _table()[FALLBACK]
+def find_policy(engine: str, launch: Launch, device: Accelerator | None = None) -> Policy:
+    """The policy of an engine on a device, with what the user set.
+
+    Without a device the sizes are those of the smallest one; how the cache is paged is the same.
+    """
+    name = next(each for each in (engine, engine.partition("-")[0], FALLBACK) if each in _table())
+    written = _table()[name]
     size = _size(written["sizes"], device)
     known = {each.name for each in fields(Policy)}
     policy = Policy(
-        engine=engine if engine in _table() else FALLBACK,
+        engine=name,
         token_budget=launch.token_budget or size["token_budget"],
         sequences=launch.max_sequences or size["sequences"],
         **{key: value for key, value in written.items() if key in known},
@@ -89,8 +93,10 @@ def find_policy(engine: str, launch: Launch, device: Accelerator) -> Policy:
     )
 
 
-def _size(sizes: list[dict[str, Any]], device: Accelerator) -> dict[str, Any]:
+def _size(sizes: list[dict[str, Any]], device: Accelerator | None) -> dict[str, Any]:
     """The entry of the largest memory that the device has."""
+    if device is None:
+        return sizes[0]
     return [
         size
         for size in sizes

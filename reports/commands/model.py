@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -11,10 +13,15 @@ from roofcast.reports import options, output, units, words
 from roofcast.reports.tables import Column, Table
 from roofcast.simulator.architecture import Architecture
 from roofcast.simulator.cache import (
+    cache_bytes,
     kv_bytes_per_token,
     kv_bytes_per_token_beyond_windows,
     state_bytes_per_sequence,
 )
+from roofcast.simulator.kv_pages import allocated_bytes
+from roofcast.simulator.ledger import PartCount, parts
+from roofcast.simulator.memory import rank_kinds
+from roofcast.simulator.memory_policy import Launch, find_policy
 from roofcast.simulator.models import bundled, load
 from roofcast.simulator.operators import Pass, operators
 from roofcast.simulator.quantization import requantise
@@ -63,10 +70,11 @@ def model(
     if weight_dtype is not None:
         architecture = requantise(architecture, weight_dtype)
     cache = kv_dtype or architecture.kv_dtype or architecture.dtype
-    facts = count(architecture, kv_dtype or architecture.kv_dtype or "bf16")
+    facts = count(architecture, kv_dtype or "bf16")
     if batch is not None or context is not None:
         asked = Workload.decode(batch or 1, 1024 if context is None else context)
         facts["step"] = step(Pass(architecture, asked, kv_dtype=cache))
+        facts["sequence"] = sequence(Pass(architecture, asked, kv_dtype=cache))
     if json:
         output.emit_json(facts)
     else:
@@ -90,7 +98,20 @@ def count(architecture: Architecture, kv_dtype: str) -> dict[str, Any]:
         "max_context": architecture.max_context,
         "weight_format": words.weight_format(architecture),
         "kv_dtype": kv_dtype,
+        "checkpoint_kv_dtype": architecture.kv_dtype,
+        "parts": [asdict(each) for each in parts(architecture)],
         "warnings": list(architecture.warnings),
+    }
+
+
+def sequence(work: Pass) -> dict[str, Any]:
+    """Cache and state of one sequence: bytes a step needs, and bytes as vLLM's pages hold them."""
+    paged = find_policy("vllm", Launch())
+    tokens = work.workload.context
+    return {
+        "kv_dtype": work.kv_dtype,
+        "cache_bytes": float(cache_bytes(work.architecture, tokens, work.kv_dtype)),
+        "allocated_bytes": float(allocated_bytes(rank_kinds(work), tokens, paged)),
     }
 
 
@@ -159,9 +180,12 @@ def _print(architecture: Architecture, facts: dict[str, Any], cache: str) -> Non
         lines.append(("longest context", f"{facts['max_context']:,} tokens"))
     output.say(facts["model"])
     output.show(pairs(lines))
+    output.say()
+    output.show(_parts_table(parts(architecture)))
     if "step" in facts:
         output.say()
         output.say(_step_words(facts["step"], cache))
+        output.say(_sequence_words(facts["sequence"], facts["step"]["context"]))
     for warning in facts["warnings"]:
         output.say(f"Note: {warning}")
 
@@ -183,6 +207,25 @@ def _step_words(step: dict[str, float], cache: str) -> str:
         f"{units.scaled(step['flops'], 'FLOP')} and moves {units.data(step['hbm_bytes'])}: "
         f"{units.data(step['weight_bytes'])} of weights, {units.data(step['kv_read_bytes'])} of cache "
         f"({cache}) read, {units.data(step['kv_write_bytes'])} written."
+    )
+
+
+def _sequence_words(held: dict[str, Any], context: int) -> str:
+    return (
+        f"A sequence of {context:,} tokens keeps {units.data(held['cache_bytes'])} "
+        f"({held['kv_dtype']}); paged as vLLM does, it holds {units.data(held['allocated_bytes'])}."
+    )
+
+
+def _parts_table(counted: Sequence[PartCount]) -> Table:
+    return Table(
+        (
+            Column("part", [each.part.replace("_", " ") for each in counted], right=False),
+            Column("parameters", [units.count(each.parameters) for each in counted]),
+            Column("held", [units.data(each.resident_bytes) for each in counted]),
+            Column("read at batch 1", [units.data(each.read_bytes) for each in counted], rank=1),
+            Column("stored as", [", ".join(each.formats) for each in counted], False, 2),
+        )
     )
 
 
