@@ -32,6 +32,7 @@ class Engine:
     exchange: str
     prompts_first: bool
     token_budget: float
+    reads_per_query_head: bool = False
 
 
 @cache

@@ -165,6 +165,7 @@ def _attention(work: Pass, core: AttentionCore) -> Operator:
     read = spans.entries_read(core, context, new)
     written = new / core.compression if core.stores else _ZERO
     kernels = work.kernels.attention + work.kernels.rope
+    copies = query_heads / kv_heads if work.kernels.reads_per_query_head else 1.0
     return Operator(
         name="attention" if core.window is None else "window_attention",
         kind="attention",
@@ -172,7 +173,7 @@ def _attention(work: Pass, core: AttentionCore) -> Operator:
         format=work.kv_dtype,
         launches=kernels + (work.kernels.append if core.stores else 0.0),
         flops=work.sequences * seen * (2.0 * query_heads * (core.key_dim + core.value_dim)),
-        kv_read_bytes=work.sequences * read * entry,
+        kv_read_bytes=work.sequences * read * (entry * copies),
         kv_write_bytes=work.sequences * written * entry,
         activation_bytes=_query_bytes(work, query_heads * (core.key_dim + core.value_dim)),
         rows=new * (query_heads / kv_heads),

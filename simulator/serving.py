@@ -253,7 +253,9 @@ class Static:
     e2e_s: Array
 
 
-def static_batch(batch: Array, output: Array, step_s: Array, prompts_s: Array, most: Array) -> Static:
+def static_batch(
+    batch: Array, output: Array, step_s: Array, prompts_s: Array, most: Array
+) -> Static:
     """Equal requests started together; what memory can't hold at once runs in later turns.
 
     `step_s` is the decode step of the sequences that run at once, at the mean context (exact, since a

@@ -56,7 +56,8 @@ def engine_of(point: Point) -> EngineName:
     name = point.engine.strip().lower()
     entries = _data("conventions")["engine"]
     for entry in entries:
-        if name in entry["names"] and re.search(entry.get("source", ""), point.source):
+        fits = re.search(entry.get("source", ""), point.source)
+        if name in entry["names"] and fits and re.search(entry.get("gpu", ""), point.gpu):
             return EngineName(entry["engine"], entry.get("kernels"), entry.get("nearest", False))
     raise unknown("engine", point.engine, [known for e in entries for known in e["names"]])
 

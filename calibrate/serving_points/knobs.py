@@ -17,14 +17,17 @@ from roofcast.calibrate.serving_points.design import Design
 from roofcast.calibrate.serving_points.terms import TERMS
 from roofcast.simulator.workload import Array
 
-Stage = Literal["decode", "prefill", "pass", "request"]
+Stage = Literal["decode", "dispatch", "prefill", "pass", "request"]
 Level = Literal["", "engine", "device"]
 Values = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """A positive number that multiplies terms of one stage, one value for all or one a level."""
+    """A positive number that multiplies terms of one stage, one value for all or one a level.
+
+    An `optional` knob turns only in the families that ask for it.
+    """
 
     name: str
     terms: tuple[str, ...]
@@ -36,6 +39,7 @@ class Knob:
     prior: float
     stage: Stage = "decode"
     by: Level = ""
+    optional: bool = False
 
     def at(self, level: str) -> str:
         """The name of the knob's value at a level.
@@ -64,8 +68,9 @@ def knobs() -> tuple[Knob, ...]:
 
 
 def changed(given: Sequence[Knob], changes: Mapping[str, Mapping[str, Any]]) -> tuple[Knob, ...]:
-    """Knobs with some fields replaced, by knob name."""
-    return tuple(replace(knob, **changes.get(knob.name, {})) for knob in given)
+    """Knobs with some fields replaced, by knob name; optional ones only where they are named."""
+    kept = [knob for knob in given if not knob.optional or knob.name in changes]
+    return tuple(replace(knob, **changes.get(knob.name, {})) for knob in kept)
 
 
 @dataclass(frozen=True)

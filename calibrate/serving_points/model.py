@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from roofcast.calibrate.serving_points.design import Design
 from roofcast.calibrate.serving_points.knobs import Panel, Values
-from roofcast.calibrate.serving_points.terms import TERMS
+from roofcast.calibrate.serving_points.terms import HOST, TERMS
 from roofcast.simulator.serving import Costs, Curve, Static, Steady, closed_loop, static_batch
 from roofcast.simulator.serving_costs import BATCHES
 from roofcast.simulator.workload import Array
@@ -20,6 +20,7 @@ _SHARED: Final = (
     "gemm.roof", "experts.roof", "experts.fixed", "gemm.kernels", "attention.kernels",
     "state.kernels", "elementwise.kernels", "collectives",
 )  # fmt: skip
+_HOST_TERMS: Final = np.array([term in HOST for term in TERMS], dtype=float)
 _SHARED_TERMS: Final = np.array([term in _SHARED for term in TERMS], dtype=float)
 
 
@@ -64,8 +65,10 @@ def costs(panel: Panel, values: Values) -> Costs:
     """The costs of every point under knob values."""
     design = panel.design
     turned = panel.multipliers("decode", values)
-    decode = np.matmul(design.decode, turned[:, :, np.newaxis])[..., 0]
-    shared = np.matmul(design.decode, (turned * _SHARED_TERMS)[:, :, np.newaxis])[..., 0]
+    device = _over(design.decode, turned * (1.0 - _HOST_TERMS))
+    dispatch = _over(design.decode, panel.multipliers("dispatch", values))
+    decode = np.maximum(device, dispatch) + _over(design.decode, turned * _HOST_TERMS)
+    shared = _over(design.decode, turned * _SHARED_TERMS)
     return Costs(
         decode=Curve(BATCHES, decode),
         shared=Curve(BATCHES, shared),
@@ -74,6 +77,11 @@ def costs(panel: Panel, values: Values) -> Costs:
         request_s=_sum(design.prefill, panel.multipliers("request", values)),
         most=design.most,
     )
+
+
+def _over(decode: Array, turned: Array) -> Array:
+    """(points, batches): the turned terms of a decode step, summed."""
+    return np.asarray(np.matmul(decode, turned[:, :, np.newaxis])[..., 0])
 
 
 def _sum(terms: Array, turned: Array) -> Array:

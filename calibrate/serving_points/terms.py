@@ -26,15 +26,18 @@ LAUNCHED: Final = ("gemm", "attention", "state", "elementwise")
 """Kinds whose kernels cost the same time to launch in a captured step; experts keep their table's."""
 KERNELS: Final = tuple(f"{kind}.kernels" for kind in LAUNCHED)
 TERMS: Final = (
-    *ROOFS, *KERNELS, "experts.fixed", "link", "collectives", "layers", "sequences", "steps",
+    *ROOFS, *KERNELS, "experts.fixed", "link", "collectives",
+    "launches", "layers", "sequences", "steps",
 )  # fmt: skip
+HOST: Final = ("layers", "sequences", "steps")
+"""Terms of the host, which follow on what the device does; `launches` is its race with the device."""
 
 
 def pass_terms(work: Pass, device: Accelerator, base: Profile) -> Array:
     """Terms of one pass: (terms, *points).
 
     Seconds of roofs by kind, of the experts' fixed costs, on the wire (link) and of collectives'
-    latencies; counts of kernels by kind, of layers, sequences and steps.
+    latencies; counts of kernels by kind, of all launches, of layers, sequences and steps.
     """
     roofs = Roofs(device, base)
     shape = work.workload.shape
@@ -50,6 +53,7 @@ def pass_terms(work: Pass, device: Accelerator, base: Profile) -> Array:
 def _add(sums: dict[str, Array], operator: Operator, roofs: Roofs) -> None:
     time = operator_time(operator, roofs)
     moved = time.total_s - time.fixed_s
+    sums["launches"] = sums["launches"] + operator.launches
     if operator.kind == "collective":
         sums["link"] = sums["link"] + moved
         sums["collectives"] = sums["collectives"] + time.fixed_s
