@@ -20,6 +20,7 @@ from roofcast.hardware.catalog import find
 from roofcast.hardware.detect import attached
 from roofcast.hardware.errors import InputError, UnknownSpecError
 from roofcast.hardware.profile import Profile, ideal
+from roofcast.simulator import prompt_attention
 from roofcast.simulator.architecture import Architecture
 from roofcast.simulator.memory_policy import Launch
 from roofcast.simulator.models import load
@@ -61,7 +62,8 @@ class Setup:
         """Forecast of a prompt read in one pass, `cached` tokens of it already in the cache."""
         self.check_context(float(np.max(prompt)))
         work = self.costed(Workload.prefill(batch, prompt, cached))
-        return forecast_pass(work, self.device, prompt_profile(self.profile))
+        reading = prompt_attention.reading(prompt_profile(self.profile), self.device)
+        return forecast_pass(work, self.device, reading)
 
     @property
     def _where(self) -> tuple[Accelerator, Profile]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from roofcast.simulator import prompt_attention
 from roofcast.simulator.api import Setup
 from roofcast.simulator.operators import Operator, operators
 from roofcast.simulator.prompt_profile import prompt_profile
@@ -54,7 +55,8 @@ class StepTimes:
     """Seconds of a step, by the tokens, sequences and contexts in it. Build with `tabulate`.
 
     `body_s` and `prompts_s` are by tokens, the latter for steps that read prompts, `head_s` by
-    sequences that sample. Host time is in them.
+    sequences that sample; host time is in them. `decode` is attention of decoding sequences, `mixed`
+    times as long where a step also reads prompts, `chunk` that of a chunk, a token.
     """
 
     body_s: tuple[float, ...]
@@ -62,26 +64,28 @@ class StepTimes:
     head_s: tuple[float, ...]
     decode: Surface
     chunk: Surface
+    mixed: float = 1.0
 
     def __call__(
         self, decoding: int, mean_context: float, chunks: Sequence[tuple[int, int]] = ()
     ) -> float:
         """Seconds of a step: sequences decoding, and prompt chunks as (tokens cached, tokens read)."""
         total = self.body_s[decoding]
+        attention = self.decode(decoding, mean_context) if decoding else 0.0
         if chunks:
             read, reading = 0, 0.0
             for cached, new in chunks:
                 read += new
                 reading += self.chunk(cached, new) * new
             total = max(total, self.prompts_s[decoding + read]) + reading
-        if decoding:
-            total += self.decode(decoding, mean_context)
-        return total + self.head_s[decoding + len(chunks)]
+            attention *= self.mixed
+        return total + attention + self.head_s[decoding + len(chunks)]
 
 
 def tabulate(where: Setup, max_tokens: int, max_sequences: int, max_context: int) -> StepTimes:
     """Tables for steps of up to `max_tokens` tokens and `max_sequences` sequences."""
-    reading = replace(where, profile=prompt_profile(where.profile))
+    chunks_on = prompt_attention.reading(prompt_profile(where.profile), where.device)
+    reading = replace(where, profile=chunks_on)
     tokens = _grid(1, max_tokens + max_sequences)
     sequences = _grid(1, max_sequences + 1)
     head = _time(where, Workload.decode(sequences, 0), _is_head)
@@ -96,6 +100,7 @@ def tabulate(where: Setup, max_tokens: int, max_sequences: int, max_context: int
         head_s=(0.0, *_every(sequences, head)),
         decode=_surface(sequences, contexts, decode),
         chunk=_surface(cached, chunks, chunk / chunks),
+        mixed=prompt_attention.mixed_factor(where.profile, where.device, where.architecture),
     )
 
 
