@@ -1,4 +1,7 @@
-"""Whole figures: title, panels and files, from forecasts. The drawing is in the modules beside it."""
+"""Whole figures from forecasts: title and panels. The drawing is in the modules beside it.
+
+A `*_figure` returns the figure, a `*_page` writes it as PNG and SVG.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from roofcast.reports import figure_data, units, words
 from roofcast.reports.figure_data import Line
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from roofcast.calibrate.calibration import Calibration
 
 
-def roofline_page(forecast: Forecast, stem: Path) -> list[Path]:
+def roofline_figure(forecast: Forecast) -> Figure:
     """Operators on the roofline; the forecast's points differ in batch only."""
     context = units.tokens(float(np.ravel(forecast.context)[0]))
     with style.applied():
@@ -27,10 +31,15 @@ def roofline_page(forecast: Forecast, stem: Path) -> list[Path]:
             "A decode step on the roofline", _about(forecast, f"context {context}")
         )
         roofline.draw(axes, figure_data.roofline(forecast))
-        return save(figure, stem)
+        return figure
 
 
-def throughput_page(forecasts: Sequence[Forecast], stem: Path) -> list[Path]:
+def roofline_page(forecast: Forecast, stem: Path) -> list[Path]:
+    """`roofline_figure` in files."""
+    return save(roofline_figure(forecast), stem)
+
+
+def throughput_figure(forecasts: Sequence[Forecast]) -> Figure:
     """Tokens/s over batch, a curve for each context; each forecast's points differ in batch only."""
     lines = [
         figure_data.tokens_by_batch(
@@ -41,10 +50,15 @@ def throughput_page(forecasts: Sequence[Forecast], stem: Path) -> list[Path]:
     with style.applied():
         figure, (axes,) = sheet("Throughput by batch", _about(forecasts[0]))
         curves.throughput(axes, lines)
-        return save(figure, stem)
+        return figure
 
 
-def latency_page(forecasts: Sequence[Forecast], stem: Path) -> list[Path]:
+def throughput_page(forecasts: Sequence[Forecast], stem: Path) -> list[Path]:
+    """`throughput_figure` in files."""
+    return save(throughput_figure(forecasts), stem)
+
+
+def latency_figure(forecasts: Sequence[Forecast]) -> Figure:
     """Step time over context, a curve for each batch; each forecast's points differ in context only."""
     lines = [
         figure_data.latency_by_context(each, f"batch {np.ravel(each.batch)[0]:,.0f}")
@@ -53,19 +67,29 @@ def latency_page(forecasts: Sequence[Forecast], stem: Path) -> list[Path]:
     with style.applied():
         figure, (axes,) = sheet("Latency by context", _about(forecasts[0]))
         curves.latency(axes, lines)
-        return save(figure, stem)
+        return figure
 
 
-def reply_page(trajectory: Trajectory, stem: Path) -> list[Path]:
+def latency_page(forecasts: Sequence[Forecast], stem: Path) -> list[Path]:
+    """`latency_figure` in files."""
+    return save(latency_figure(forecasts), stem)
+
+
+def reply_figure(trajectory: Trajectory) -> Figure:
     """One reply as its cache grows."""
     title = f"A reply of {trajectory.output_tokens:,} tokens"
     with style.applied():
         figure, (axes,) = sheet(title, _about(trajectory.steps))
         reply.draw(axes, figure_data.growth(trajectory.steps))
-        return save(figure, stem)
+        return figure
 
 
-def accuracy_page(calibration: Calibration, stem: Path) -> list[Path]:
+def reply_page(trajectory: Trajectory, stem: Path) -> list[Path]:
+    """`reply_figure` in files."""
+    return save(reply_figure(trajectory), stem)
+
+
+def accuracy_figure(calibration: Calibration) -> Figure:
     """Measured against forecast, and the errors of those forecasts."""
     groups = figure_data.comparisons(calibration)
     with style.applied():
@@ -77,24 +101,34 @@ def accuracy_page(calibration: Calibration, stem: Path) -> list[Path]:
         )
         accuracy.draw(left, groups, calibration.profile.band)
         accuracy.residuals(right, groups, calibration.profile.band)
-        return save(figure, stem)
+        return figure
 
 
-def comparison_page(
-    title: str, subtitle: str, panels: Sequence[tuple[str, Sequence[Line]]], stem: Path
-) -> list[Path]:
+def accuracy_page(calibration: Calibration, stem: Path) -> list[Path]:
+    """`accuracy_figure` in files."""
+    return save(accuracy_figure(calibration), stem)
+
+
+def comparison_figure(
+    title: str, subtitle: str, panels: Sequence[tuple[str, Sequence[Line]]]
+) -> Figure:
     """Tokens/s per device over batch, one panel a model, one curve a device."""
     with style.applied():
         figure, axes = sheet(title, subtitle, panels=len(panels), size_in=(5.0 * len(panels), 4.6))
         for panel, (name, lines) in zip(axes, panels, strict=True):
             curves.throughput(panel, lines, "output tokens/s per device")
             panel.text(0.02, 0.97, name, transform=panel.transAxes, va="top", weight="bold")
-        return save(figure, stem)
+        return figure
 
 
-def breakdown_page(
-    title: str, subtitle: str, data: Sequence[figure_data.Bar], stem: Path
+def comparison_page(
+    title: str, subtitle: str, panels: Sequence[tuple[str, Sequence[Line]]], stem: Path
 ) -> list[Path]:
+    """`comparison_figure` in files."""
+    return save(comparison_figure(title, subtitle, panels), stem)
+
+
+def breakdown_figure(title: str, subtitle: str, data: Sequence[figure_data.Bar]) -> Figure:
     """Where the time of several steps goes."""
     with style.applied():
         widest = max(len(bar.name) for bar in data)
@@ -102,7 +136,14 @@ def breakdown_page(
             title, subtitle, left_in=0.35 + 0.068 * widest, size_in=(7.2, 1.9 + 0.34 * len(data))
         )
         bars.draw(axes, data)
-        return save(figure, stem)
+        return figure
+
+
+def breakdown_page(
+    title: str, subtitle: str, data: Sequence[figure_data.Bar], stem: Path
+) -> list[Path]:
+    """`breakdown_figure` in files."""
+    return save(breakdown_figure(title, subtitle, data), stem)
 
 
 def _about(forecast: Forecast, *more: str) -> str:

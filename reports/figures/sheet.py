@@ -5,6 +5,7 @@ Margins are fixed in inches rather than fitted, because labels are placed for on
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,6 +54,15 @@ def sheet(
     return figure, list(axes)
 
 
+def drawn(figure: Figure, kind: str) -> bytes:
+    """The figure as a PNG, SVG or PDF file."""
+    file = io.BytesIO()
+    with style.applied():
+        # No date, so that equal figures are equal files.
+        figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    return file.getvalue()
+
+
 def save(figure: Figure, stem: str | Path, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write the figure as `stem`.png and `stem`.svg; returns the paths."""
     written = []
@@ -60,8 +70,7 @@ def save(figure: Figure, stem: str | Path, formats: Sequence[str] = ("png", "svg
         path = Path(f"{stem}.{kind}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # No date, so that equal figures are equal files.
-            figure.savefig(path, metadata={"Date": None} if kind == "svg" else None)
+            path.write_bytes(drawn(figure, kind))
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror or error}") from None
         written.append(path)
