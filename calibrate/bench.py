@@ -58,6 +58,14 @@ def main_dtype(device: torch.device) -> str:
     return "bf16" if native or getattr(torch.cpu, "_is_amx_tile_supported", bool)() else "fp32"
 
 
+def total_memory(accelerator: Accelerator, device: torch.device) -> float:
+    """Bytes the device has, whoever uses them now: what a plan may count on, the same every time."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[1])
+    known = accelerator.memory_usable_bytes or accelerator.memory_capacity_bytes
+    return float(known) if known else usable_memory(device)
+
+
 def usable_memory(device: torch.device) -> float:
     """Bytes that may be used now."""
     if device.type == "cuda":

@@ -19,6 +19,7 @@ from roofcast.calibrate.samples import Measurement
 from roofcast.calibrate.shapes import Scale
 from roofcast.calibrate.validation import Judged, band, validate
 from roofcast.hardware import profile_store
+from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.detect import attached
 from roofcast.hardware.errors import InputError, MeasurementError
 from roofcast.hardware.profile import HeldOut, Profile
@@ -77,16 +78,16 @@ def calibrate(
     could be measured.
     """
     require_torch()
-    from roofcast.calibrate.bench import main_dtype, make_bench, torch_device, usable_memory
+    from roofcast.calibrate.bench import main_dtype, make_bench, torch_device, total_memory
     from roofcast.calibrate.conditions import read_conditions
 
     accelerator = attached(device)
     path = Path(out) if out else profile_store.path_for(accelerator.id, ENGINE)
-    torch_dev = torch_device(accelerator)
+    place = torch_device(accelerator)
     target = Target(
         accelerator,
-        main_dtype(torch_dev),
-        usable_memory(torch_dev),
+        main_dtype(place),
+        total_memory(accelerator, place),
         accelerator.memory_bandwidth_bytes_per_s or _CPU_BANDWIDTH_GUESS,
     )
     plan = make_plan(target, quick=quick)
@@ -95,7 +96,9 @@ def calibrate(
         engine=ENGINE,
         plan=plan.identity,
         started=_now(),
-        conditions=read_conditions(torch_dev),
+        scale=target.scale,
+        dtype=target.dtype,
+        conditions=read_conditions(place),
     )
     journal = open_journal(path, header, resume=resume)
     listener(Progress("prepare", 0, 1, "filling the cold buffer", 0.0))
@@ -106,7 +109,7 @@ def calibrate(
             f"interrupted: {len(journal)} measurements are kept in {journal.path}; "
             "the same command with --resume goes on from there"
         ) from None
-    return finish(target, tuple(journal), journal, path)
+    return finish(accelerator, journal, path)
 
 
 def require_torch() -> None:
@@ -145,21 +148,21 @@ def _measure(bench: Bench, plan: Plan, scale: Scale, journal: Journal, listener:
     record_runs(recorder, plan, scale)
 
 
-def finish(
-    target: Target, measured: Sequence[Measurement], journal: Journal, path: Path
-) -> Calibration:
-    """Fit, validate and write, from raw samples alone."""
-    source = f"calibration of {journal.header.started}"
-    runs = decode_runs(measured, target.scale)
-    if sum(entry.size for entry in runs) < _FEWEST_RUNS:
+def finish(device: Accelerator, journal: Journal, path: Path) -> Calibration:
+    """Fit, validate and write, from the raw samples of a journal alone."""
+    measured, source = tuple(journal), f"calibration of {journal.header.started}"
+    scale: Scale = "large" if journal.header.scale == "large" else "small"
+    runs = decode_runs(measured, scale)
+    count = sum(entry.size for entry in runs)
+    if count < _FEWEST_RUNS:
         raise MeasurementError(
-            f"only {sum(entry.size for entry in runs)} decode runs were measured, too few to fit; "
+            f"only {count} decode runs were measured, too few to fit; "
             "calibrate without --quick, or free memory and time"
         )
-    kernels = fit_kernels(target.device, ENGINE, measured, source)
+    kernels = fit_kernels(device, ENGINE, measured, source)
     judged = validate(kernels, runs, source)
-    seen = [entry for entry in runs if not entry.held_out]
-    fitted = with_kernel_errors(fit_overheads(kernels, seen or runs, source), seen or runs)
+    seen = [entry for entry in runs if not entry.held_out] or list(runs)
+    fitted = with_kernel_errors(fit_overheads(kernels, seen, source), seen)
     profile = _profile(fitted, runs, measured, judged, journal.header)
     return Calibration(profile, profile_store.write(profile, path), journal.path, judged)
 

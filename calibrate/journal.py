@@ -24,7 +24,10 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a journal is about. A resumed calibration must have the same device, engine and plan."""
+    """What a journal is about. A resumed calibration must have the same device, engine and plan.
+
+    `scale` says which model shapes were run ("small" or "large"), `dtype` how they were stored.
+    """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
 
@@ -32,6 +35,8 @@ class Header:
     engine: str
     plan: str
     started: str
+    scale: str = "small"
+    dtype: str = "bf16"
     conditions: Mapping[str, str | float] = field(default_factory=dict)
 
 
