@@ -156,9 +156,8 @@ calibrate("cpu", out=Path(sys.argv[1]))
 def test_a_killed_calibration_resumes_where_it_was(tmp_path: Path) -> None:
     out = tmp_path / "p.json"
     kept = calibration.journal_path(out)
-    with subprocess.Popen(
-        [sys.executable, "-c", _KILLED, str(out)], cwd=Path(__file__).parents[2]
-    ) as process:
+    command, root = [sys.executable, "-c", _KILLED, str(out)], Path(__file__).parents[2]
+    with subprocess.Popen(command, cwd=root, env={**os.environ, "OMP_NUM_THREADS": "1"}) as process:
         while process.poll() is None and (not kept.exists() or kept.read_bytes().count(b"\n") < 6):
             time.sleep(0.01)
         process.kill()
