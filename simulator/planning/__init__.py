@@ -1,0 +1,1 @@
+"""Which deployment serves a traffic within its objectives, at what cost."""

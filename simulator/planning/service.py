@@ -1,0 +1,165 @@
+"""How much traffic each candidate serves within the objectives, and what stops it: all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofcast.simulator.engines import find_engine
+from roofcast.simulator.open_loop import Demand, ServiceCosts, State, along, stacked, steady
+from roofcast.simulator.planning.asked import Asked, Options
+from roofcast.simulator.planning.candidates import Candidate
+from roofcast.simulator.planning.costing import BATCHES, CostTable, Lengths, StepCosts
+from roofcast.simulator.planning.speculation import draft_setup
+from roofcast.simulator.serving import Curve
+from roofcast.simulator.workload import Array
+
+_GRID, _HALVINGS, _EMPTY = 40, 12, 0.02
+_FULL_LOAD = 0.98
+
+LIMITS: Final = (
+    "the TPOT objective",
+    "the TTFT objective",
+    "the KV cache",
+    "the engine's limit of sequences",
+    "reading prompts",
+)
+"""What can stop a replica from taking more, in the order they are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What each candidate can do: its state at most traffic, what binds there, and when nearly empty.
+
+    `possible` is false where the objectives fail even for a single user.
+    """
+
+    demand: Demand
+    costs: ServiceCosts
+    states: State
+    most: State
+    binds: NDArray[np.int64]
+    idle: State
+    possible: NDArray[np.bool_]
+
+
+def serve(asked: Asked, found: Sequence[Candidate]) -> Service:
+    """Every candidate's limits under the traffic's lengths and the objectives."""
+    demand, costs = demand_of(asked, len(found)), costs_of(asked, found)
+    room = np.array([float(each.room) for each in found])
+    sequences = np.array([float(each.sequences) for each in found])
+    limits = _Limits(asked, room, sequences)
+    top = np.maximum(np.minimum(room, sequences), 2 * _EMPTY)
+    grid = np.geomspace(np.full_like(top, _EMPTY), top, _GRID)
+    quantile = asked.objectives.percentile / 100
+    states = stacked(grid, demand, costs, quantile)
+    broken = limits.broken(states)
+    first = np.where(broken.any(axis=0).any(axis=0), np.argmax(broken.any(axis=0), axis=0), _GRID)
+    columns = np.arange(len(found))
+    low = grid[np.maximum(first - 1, 0), columns]
+    high = grid[np.minimum(first, _GRID - 1), columns]
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        over = limits.broken(steady(middle, demand, costs, quantile)).any(axis=0)
+        low, high = np.where(over, low, middle), np.where(over, middle, high)
+    beyond = limits.broken(steady(high * 1.02, demand, costs, quantile))
+    return Service(
+        demand=demand,
+        costs=costs,
+        states=states,
+        most=steady(low, demand, costs, quantile),
+        binds=np.argmax(beyond, axis=0),
+        idle=steady(grid[0], demand, costs, quantile),
+        possible=first > 0,
+    )
+
+
+def operating(asked: Asked, service: Service, amount: Array) -> State:
+    """The state of each candidate when each replica takes `amount` of the traffic."""
+    rising = amounts(asked, service.states)
+    batch = along(amount, rising, service.states.batch)
+    batch = np.where(np.isnan(batch), service.most.batch, batch)
+    return steady(batch, service.demand, service.costs, asked.objectives.percentile / 100)
+
+
+def amounts(asked: Asked, state: State) -> Array:
+    """The traffic a state carries, as it is asked: requests per second, or requests in flight."""
+    return state.rate_per_s if asked.traffic.users is None else state.in_flight
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    asked: Asked
+    room: Array
+    sequences: Array
+
+    def broken(self, state: State) -> NDArray[np.bool_]:
+        """(limits, ...) whether each of LIMITS is exceeded."""
+        goals = self.asked.objectives
+        tpot = np.inf if goals.tpot_s is None else goals.tpot_s
+        ttft = np.inf if goals.ttft_s is None else goals.ttft_s
+        return np.stack(
+            [
+                state.tpot_quantile_s > tpot,
+                state.ttft_quantile_s > ttft,
+                state.peak_batch > np.maximum(self.room, 1.0),
+                state.peak_batch > self.sequences,
+                state.prompt_load > _FULL_LOAD,
+            ]
+        )
+
+
+def demand_of(asked: Asked, points: int) -> Demand:
+    """The traffic's mean lengths, for each candidate alike."""
+    traffic = asked.traffic
+    read = max(traffic.prompt.mean * (1.0 - traffic.prefix_hits), 1.0)
+    return Demand(
+        np.full(points, read),
+        np.full(points, traffic.prompt.variation),
+        np.full(points, traffic.reply.mean),
+    )
+
+
+def costs_of(asked: Asked, found: Sequence[Candidate]) -> ServiceCosts:
+    """What steps take on every candidate."""
+    traffic, options = asked.traffic, asked.options
+    hits = traffic.prompt.mean * traffic.prefix_hits
+    lengths = Lengths(traffic.decode_context, max(traffic.prompt.mean - hits, 1.0), hits)
+    table = CostTable(lengths, options.offload)
+    engines = [find_engine(each.where.kernels or each.where.profile.engine) for each in found]
+    riding = [not engine.prompts_first for engine in engines]
+    each = [
+        _steps(table, candidate, rides, options)
+        for candidate, rides in zip(found, riding, strict=True)
+    ]
+    requests = [each.where.profile.value("host.request_s", 0.0) for each in found]
+    tokens = 1.0 if options.speculation is None else options.speculation.tokens_per_step
+    budgets = np.array([float(each.budget * each.where.parallelism.data) for each in found])
+    return ServiceCosts(
+        decode=Curve(BATCHES, np.stack([steps.decode_s for steps in each])),
+        first=Curve(BATCHES, np.stack([steps.first_s for steps in each])),
+        further_s=np.array([steps.further_s for steps in each]),
+        pass_tokens=budgets,
+        request_s=np.array(requests),
+        riding=np.array(riding),
+        ahead=np.where(riding, 1.0, 0.0),
+        tokens_per_step=np.full(len(found), tokens),
+        stages=np.array([float(each.where.parallelism.pipeline) for each in found]),
+    )
+
+
+def _steps(table: CostTable, candidate: Candidate, riding: bool, options: Options) -> StepCosts:
+    """A candidate's steps; with speculation a step verifies what the draft's steps proposed."""
+    steps = table.of(candidate.where, candidate.budget, riding)
+    speculation = options.speculation
+    if speculation is None:
+        return steps
+    verified = table.decode(candidate.where, speculation.tokens + 1)
+    drafter = draft_setup(candidate.where, speculation)
+    if drafter is not None:
+        verified = verified + speculation.tokens * table.decode(drafter)
+    return replace(steps, decode_s=verified)
