@@ -6,35 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
-from roofcast.hardware.accelerator import Accelerator, Provenance
+from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.catalog import all_accelerators
 from roofcast.hardware.profile_store import find_profiles
-from roofcast.reports import options, output, units
+from roofcast.reports import device_text, options, output, units
 from roofcast.reports.tables import Column, Table
 from roofcast.simulator.api import find_device
 
 app = options.new_app()
 
-_WORDS = {
-    "memory_capacity_bytes": ("memory", units.capacity),
-    "memory_usable_bytes": ("memory, as the driver reports it", units.gib),
-    "memory_bandwidth_bytes_per_s": ("memory bandwidth", units.rate),
-    "fp8_fp16_accumulate_flops_per_s": ("peak fp8, fp16 accumulation", units.flop_rate),
-    "compute_units": ("compute units", units.count),
-    "boost_clock_hz": ("boost clock", lambda value: units.tidy(value, "Hz")),
-    "l2_bytes": ("L2 cache", units.capacity),
-    "llc_bytes": ("last-level cache", units.capacity),
-    "tdp_w": ("power (TDP)", lambda value: units.tidy(value, "W")),
-    "scale_up_bytes_per_s": ("scale-up link, one way", units.rate),
-    "scale_up_max_devices": ("devices on that link", units.count),
-    "pcie_generation": ("PCIe generation", units.count),
-    "pcie_lanes": ("PCIe lanes", units.count),
-    "price_usd": ("price, USD", units.count),
-    "rent_usd_per_hour": ("rent, USD per hour", units.significant),
-}
-"""How each number of a spec is named and written; peaks by dtype are `_PEAK` and the dtype."""
-
-_PEAK = "peak_flops_per_s."
 _UNVERIFIED = "?"
 
 
@@ -131,25 +111,7 @@ def _cell(device: Accelerator, key: str) -> str:
         return units.UNKNOWN
     source = device.provenance.get(key)
     doubt = _UNVERIFIED if source and source.confidence == "unverified" else ""
-    return written(key, value) + doubt
-
-
-def named(key: str) -> str:
-    """A number's name in words.
-
-    >>> named("memory_bandwidth_bytes_per_s"), named("peak_flops_per_s.bf16")
-    ('memory bandwidth', 'peak bf16')
-    """
-    return f"peak {key.removeprefix(_PEAK)}" if key.startswith(_PEAK) else _WORDS[key][0]
-
-
-def written(key: str, value: float) -> str:
-    """A number with its unit.
-
-    >>> written("memory_capacity_bytes", 80 * 2**30), written("peak_flops_per_s.bf16", 989.4e12)
-    ('80 GiB', '989 TFLOP/s')
-    """
-    return units.flop_rate(value) if key.startswith(_PEAK) else _WORDS[key][1](value)
+    return device_text.written(key, value) + doubt
 
 
 def _print(device: Accelerator) -> None:
@@ -157,19 +119,8 @@ def _print(device: Accelerator) -> None:
     if device.aliases:
         output.say(f"also called {', '.join(device.aliases)}")
     output.say()
-    numbers = list(device.known_numbers())
-    origins = [device.provenance.get(key) for key, _ in numbers]
-    sources = list(dict.fromkeys(origin.source for origin in origins if origin))
-    output.show(
-        Table(
-            (
-                Column("", [named(key) for key, _ in numbers], right=False),
-                Column("", [written(key, value) for key, value in numbers]),
-                Column("", [each.confidence if each else "" for each in origins], right=False),
-                Column("", [_reference(sources, each) for each in origins], right=False),
-            )
-        )
-    )
+    sources = device_text.sources(device)
+    output.show(device_text.numbers(device, sources))
     output.say()
     for number, source in enumerate(sources, start=1):
         output.say(f"[{number}] {source}")
@@ -180,7 +131,3 @@ def _print(device: Accelerator) -> None:
         output.say(f"Profile {profile.name} ({profile.engine}): {profile.origin}")
     if not profiles:
         output.say("No profile of its own.")
-
-
-def _reference(sources: list[str], origin: Provenance | None) -> str:
-    return f"[{sources.index(origin.source) + 1}]" if origin else ""

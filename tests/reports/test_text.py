@@ -105,7 +105,7 @@ def test_a_table_drops_the_least_important_columns():
 
 def test_every_number_of_every_device_has_a_name():
     from roofcast.hardware.catalog import all_accelerators
-    from roofcast.reports.commands.device import named, written
+    from roofcast.reports.device_text import named, written
 
     for device in all_accelerators():
         for key, value in device.known_numbers():
