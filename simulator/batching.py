@@ -109,7 +109,7 @@ def serve(
         requests = replace(requests, arrival_s=np.zeros(len(requests)))
     run = Scheduler(requests, times, policy, concurrency)
     run.run()
-    columns = np.array(run.log.steps).T
+    columns = np.frombuffer(run.log.steps).reshape(-1, 7).T.copy()
     return Served(
         requests=requests if concurrency is None else _arrived(requests, run),
         scheduled_s=np.array(run.scheduled),

@@ -40,9 +40,11 @@ def mixed_factor(profile: Profile, device: Accelerator, architecture: Architectu
     """How many times longer decode attention takes in a step that also reads prompts.
 
     f = 1 + r (g - 1) with g query heads a KV head and r the share of a group's keys and values that
-    each further head reads again; 1 where the kernel packs the group anyway, or has no group.
+    each further head reads again; 1 where the kernel packs the group anyway, or has no group, and
+    where the profile's prompts were measured in whole steps, which hold it already.
     """
-    known = _kernel(device).get("repeated", 0.0) if profile.engine != "ideal" else 0.0
+    measured = "prefill.scale" in profile.parameters or profile.engine == "ideal"
+    known = 0.0 if measured else _kernel(device).get("repeated", 0.0)
     repeated = profile.value(REPEATED, known)
     groups = [
         core.query_heads / core.kv_heads

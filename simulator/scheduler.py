@@ -16,6 +16,7 @@ known when decoding starts, and blocks are claimed by sequences of equal phase, 
 from __future__ import annotations
 
 import heapq
+from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field
 
@@ -81,9 +82,9 @@ class Policy:
 
 @dataclass(slots=True)
 class Log:
-    """What a run writes down: a row a step, and moments of preemption and return."""
+    """What a run writes down: seven numbers a step, and moments of preemption and return."""
 
-    steps: list[tuple[float, float, int, int, int, int, int]] = field(default_factory=list)
+    steps: array[float] = field(default_factory=lambda: array("d"))
     preemptions: list[tuple[float, int]] = field(default_factory=list)
     returns: list[tuple[float, int]] = field(default_factory=list)
 
@@ -178,7 +179,7 @@ class Scheduler:
             self.context_sum += decoding
             done = self._finish()
         done += self._read(chunks)
-        self.log.steps.append((begin, self.now, running, len(self.waiting), used, decoding, read))
+        self.log.steps.extend((begin, self.now, running, len(self.waiting), used, decoding, read))
         return done
 
     def _claim_decode_blocks(self) -> bool:

@@ -7,11 +7,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from roofcast.hardware.profile import Profile
+from roofcast.simulator import prompt_attention
 from roofcast.simulator.api import Setup
 from roofcast.simulator.memory import memory
+from roofcast.simulator.operators import operators
 from roofcast.simulator.passes import Operator
 from roofcast.simulator.prediction import Forecast
-from roofcast.simulator.roofline import OperatorTime
+from roofcast.simulator.roofline import OperatorTime, Roofs, operator_time
 from roofcast.simulator.serving import Costs, Curve
 from roofcast.simulator.workload import Array, Workload
 
@@ -36,7 +39,7 @@ def costs(where: Setup, context: ArrayLike, prompt: ArrayLike) -> Costs:
     host = np.broadcast_to(reading.host_s, prompts.shape)
     return Costs(
         decode=Curve(BATCHES, decode.step_time_s),
-        shared=Curve(BATCHES, np.broadcast_to(shared_s(decode), decode.step_time_s.shape)),
+        shared=Curve(BATCHES, spared_s(where, decode, _column(prompt))),
         prompt_s=(reading.step_time_s - host) / groups,
         pass_s=np.array(host),
         request_s=np.full(prompts.shape, where.profile.value("host.request_s", 0.0)),
@@ -56,6 +59,36 @@ def capacity(where: Setup, context: ArrayLike) -> Array:
     each = np.maximum(ledger.cache_bytes, 1.0)
     room = np.maximum(ledger.cache_room_bytes, LEAST_ROOM * ledger.capacity_bytes)
     return np.asarray(np.maximum(np.floor(room / each), 1.0) * groups)
+
+
+def spared_s(where: Setup, decode: Forecast, prompt: Array) -> Array:
+    """What a pass that reads `prompt` tokens spares beside a decode step, the same as `StepTimes`.
+
+    Where prompts were measured in whole steps, what is read and launched once for all. Elsewhere the
+    pass is costed: its products over prompt and decoding tokens together in place of both apart, less
+    what its attention over the decoding sequences repeats.
+    """
+    if "prefill.scale" in where.profile.parameters:
+        return np.array(np.broadcast_to(shared_s(decode), decode.step_time_s.shape))
+    reading = prompt_attention.reading(where.profile, where.device)
+    tokens = np.broadcast_to(decode.batch, decode.step_time_s.shape)
+    riding = _products(where, reading, tokens + prompt) - _products(where, reading, prompt)
+    again = prompt_attention.mixed_factor(where.profile, where.device, where.architecture) - 1.0
+    pairs = zip(decode.operators, decode.times, strict=True)
+    attention = sum((t.total_s for op, t in pairs if op.kind == "attention"), np.zeros(()))
+    return _products(where, where.profile, tokens) - riding - again * attention
+
+
+_CACHES: Final = ("attention", "state")
+_HEAD: Final = ("lm_head", "sampler")
+
+
+def _products(where: Setup, profile: Profile, tokens: Array) -> Array:
+    """Seconds of a pass over so many tokens but for attention, states and the head."""
+    work = where.costed(Workload.decode(tokens, 0))
+    roofs = Roofs(where.device, profile)
+    parts = (op for op in operators(work) if op.kind not in _CACHES and op.name not in _HEAD)
+    return sum((operator_time(op, roofs).total_s for op in parts), np.zeros(()))
 
 
 def shared_s(decode: Forecast) -> Array:

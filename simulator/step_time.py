@@ -5,8 +5,8 @@ are read once for all tokens together; attention adds up per sequence:
 
     t = body(decoding + chunk) + head(sampled) + decode_attention(decoding, context) + chunk_attention
 
-Where a profile has parameters of its own for reading prompts, a step with chunks takes those for its
-body and its chunks, and never less than the decode step it replaces.
+A step with chunks takes the body and the attention of prompts, and never less than the decode step
+it replaces.
 
 Each part is evaluated on a grid by the same operators and roofs as any forecast and interpolated:
 linearly in tokens, bilinearly in sequences and context, in which attention over a cache is linear.
@@ -23,8 +23,10 @@ import numpy as np
 from roofcast.simulator import prompt_attention
 from roofcast.simulator.api import Setup
 from roofcast.simulator.operators import Operator, operators
+from roofcast.simulator.prediction import Forecast, forecast_pass
 from roofcast.simulator.prompt_profile import prompt_profile
 from roofcast.simulator.roofline import Roofs, operator_time
+from roofcast.simulator.serving_costs import shared_s
 from roofcast.simulator.workload import Array, Workload
 
 _PER_SEQUENCE = ("lm_head", "sampler")
@@ -56,7 +58,9 @@ class StepTimes:
 
     `body_s` and `prompts_s` are by tokens, the latter for steps that read prompts, `head_s` by
     sequences that sample; host time is in them. `decode` is attention of decoding sequences, `mixed`
-    times as long where a step also reads prompts, `chunk` that of a chunk, a token.
+    times as long where a step also reads prompts, `chunk` that of a chunk, a token. Where prompts were
+    measured in whole steps, one that reads some lasts as long as prompts and decode apart, less
+    `spared_s`, by sequences that decode.
     """
 
     body_s: tuple[float, ...]
@@ -65,31 +69,34 @@ class StepTimes:
     decode: Surface
     chunk: Surface
     mixed: float = 1.0
+    spared_s: tuple[float, ...] = ()
 
     def __call__(
         self, decoding: int, mean_context: float, chunks: Sequence[tuple[int, int]] = ()
     ) -> float:
         """Seconds of a step: sequences decoding, and prompt chunks as (tokens cached, tokens read)."""
-        total = self.body_s[decoding]
         attention = self.decode(decoding, mean_context) if decoding else 0.0
-        if chunks:
-            read, reading = 0, 0.0
-            for cached, new in chunks:
-                read += new
-                reading += self.chunk(cached, new) * new
-            total = max(total, self.prompts_s[decoding + read]) + reading
-            attention *= self.mixed
-        return total + attention + self.head_s[decoding + len(chunks)]
+        if not chunks:
+            return self.body_s[decoding] + attention + self.head_s[decoding]
+        read, reading = 0, 0.0
+        for cached, new in chunks:
+            read += new
+            reading += self.chunk(cached, new) * new
+        if self.spared_s:
+            own = self.prompts_s[read] + reading + self.head_s[len(chunks)]
+            beside = self.body_s[decoding] + attention + self.head_s[decoding]
+            return own + max(beside - self.spared_s[decoding], 0.0)
+        body = max(self.body_s[decoding], self.prompts_s[decoding + read])
+        return body + reading + attention * self.mixed + self.head_s[decoding + len(chunks)]
 
 
 def tabulate(where: Setup, max_tokens: int, max_sequences: int, max_context: int) -> StepTimes:
     """Tables for steps of up to `max_tokens` tokens and `max_sequences` sequences."""
+    whole = "prefill.scale" in where.profile.parameters
     chunks_on = prompt_attention.reading(prompt_profile(where.profile), where.device)
     reading = replace(where, profile=chunks_on)
     tokens = _grid(1, max_tokens + max_sequences)
     sequences = _grid(1, max_sequences + 1)
-    head = _time(where, Workload.decode(sequences, 0), _is_head)
-    head = head + sequences * where.profile.value("host.sequence_s", 0.0)
     contexts = _grid(1, max_context)
     decode = _time(where, Workload.decode(sequences[:, None], contexts[None, :]), _is_core)
     cached, chunks = np.concatenate(([0.0], contexts)), _grid(1, max_tokens)
@@ -97,19 +104,39 @@ def tabulate(where: Setup, max_tokens: int, max_sequences: int, max_context: int
     return StepTimes(
         body_s=(0.0, *_every(tokens, _body(where, tokens))),
         prompts_s=(0.0, *_every(tokens, _body(reading, tokens))),
-        head_s=(0.0, *_every(sequences, head)),
+        head_s=(0.0, *_every(sequences, _head(where, sequences))),
         decode=_surface(sequences, contexts, decode),
         chunk=_surface(cached, chunks, chunk / chunks),
         mixed=prompt_attention.mixed_factor(where.profile, where.device, where.architecture),
+        spared_s=(0.0, *_every(sequences, _spared(where, sequences))) if whole else (),
     )
 
 
 def _body(where: Setup, tokens: Array) -> Array:
-    """Everything but attention and head, with what the host adds to a step."""
-    layers, profile = len(where.architecture.layers), where.profile
-    host = profile.value("host.step_s", 0.0) + layers * profile.value("host.layer_s", 0.0)
-    work = Workload.decode(tokens, 0)
-    return host + _time(where, work, lambda op: not _is_core(op) and not _is_head(op))
+    """Everything but attention and head, with what the host and slower stages add to a step."""
+    work = where.costed(Workload.decode(tokens, 0))
+    forecast = forecast_pass(work, where.device, where.profile)
+    host = forecast.host_s - _dispatch(forecast) + forecast.bubble_s
+    return host + _time(where, work.workload, lambda op: not _is_core(op) and not _is_head(op))
+
+
+def _head(where: Setup, sequences: Array) -> Array:
+    """What each sequence that samples a token adds, the host's part included."""
+    work = where.costed(Workload.decode(sequences, 0))
+    host = _dispatch(forecast_pass(work, where.device, where.profile))
+    return host + _time(where, work.workload, _is_head)
+
+
+def _dispatch(forecast: Forecast) -> Array:
+    """Host time that grows with sequences."""
+    return forecast.work.sequences * forecast.profile.value("host.sequence_s", 0.0)
+
+
+def _spared(where: Setup, sequences: Array) -> Array:
+    """What a step that reads prompts pays once, as serving_costs counts it."""
+    work = where.costed(Workload.decode(sequences, 0))
+    forecast = forecast_pass(work, where.device, where.profile)
+    return np.array(np.broadcast_to(shared_s(forecast), sequences.shape))
 
 
 def _is_core(operator: Operator) -> bool:
