@@ -28,6 +28,10 @@ COMMANDS: Mapping[str, str] = {
     "memory": "What a rank holds, line by line, and how much fits beside the weights.",
     "decode": "Forecast one reply from first token to last, as its cache grows.",
     "simulate": "Serve requests by continuous batching: TTFT, TPOT, throughput, goodput over time.",
+    "audit": "Audit benchmark results: floor, forecast, measured, where the time went, suspects.",
+    "report": "Write a report to pass on: one HTML file, Markdown, CSV or Parquet.",
+    "plan": "Which deployment serves a traffic within its objectives, at what cost.",
+    "sweep": "Run many simulations at once, here or on a cluster; resumes where it stopped.",
     "calibrate": "Measure this machine and fit the profile that forecasts then use.",
     "profile": "The profiles that forecasts can use.",
 }

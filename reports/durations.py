@@ -1,24 +1,25 @@
-"""Durations as they are typed: 200ms, 1.5s, 2min."""
+"""Times as they are typed: 50ms, 1.5s, 200us, or a plain number of seconds."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
 
 from roofcast.hardware.errors import InputError
 
-_UNITS: Final = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
-_FORM: Final = re.compile(r"(\d+\.?\d*|\.\d+)\s*(us|ms|s|min)")
+_UNITS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "min": 60.0}
+_TIME = re.compile(r"([\d.]+)\s*([a-zµ]*)", re.ASCII | re.IGNORECASE)
 
 
-def duration_s(text: str, name: str) -> float:
-    """Seconds of a positive duration that says its unit.
+def seconds(text: str, name: str) -> float:
+    """Seconds of a time; InputError names what cannot be read.
 
-    >>> duration_s("200ms", "--ttft-slo"), duration_s("1.5 s", "--ttft-slo")
-    (0.2, 1.5)
+    >>> seconds("50ms", "tpot"), seconds("1.5", "ttft"), seconds("2 s", "ttft")
+    (0.05, 1.5, 2.0)
     """
-    match = _FORM.fullmatch(text.strip().lower())
-    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
-    if seconds <= 0:
-        raise InputError(f"{name} {text!r} is no duration above zero; write 200ms or 1.5s")
-    return seconds
+    match = _TIME.fullmatch(text.strip())
+    try:
+        if match is None or match[2].lower() not in _UNITS:
+            raise ValueError
+        return float(match[1]) * _UNITS[match[2].lower()]
+    except ValueError:
+        raise InputError(f"{name} {text!r} is not a time; write 50ms, 1.5s or 0.05") from None

@@ -63,6 +63,12 @@ def write_csv(rows: Sequence[Mapping[str, Any]], path: str, columns: Iterable[st
         write_text(Path(path), text.getvalue())
 
 
+def keep(path: Path, text: str) -> None:
+    """Write a file whole or not at all, and say so on standard error."""
+    write_text(path, text)
+    note(f"wrote {path}")
+
+
 def _to_person() -> bool:
     return sys.stdout.isatty()
 

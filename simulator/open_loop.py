@@ -52,7 +52,8 @@ class ServiceCosts:
     pass. `riding`: prompts share steps with decode; otherwise decode waits. `ahead` steps are decided
     before a request is seen. `request_s` is spent outside of any step. A step brings a sequence
     `tokens_per_step`, more than one where drafts are verified. A prompt's pass goes through `stages`
-    in turn, each of which holds others up for its own share only.
+    in turn, each of which holds others up for its own share only. `alone_s` is a pass of a prompt that
+    shares it with nothing.
     """
 
     decode: Curve
@@ -64,6 +65,7 @@ class ServiceCosts:
     ahead: Array
     tokens_per_step: Array
     stages: Array
+    alone_s: Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,9 +100,7 @@ class CostTable:
     def _decode_work(self, groups: int, new: int = 1) -> Workload:
         """Batches of a replica, whole sequences per attention group."""
         batches = np.ceil(BATCHES / groups) * groups
-        return Workload(
-            batches, np.array(np.floor(self.lengths.context)), np.array(float(new))
-        )
+        return Workload(batches, np.array(np.floor(self.lengths.context)), np.array(float(new)))
 
     def _chunk_attention(self, where: Setup, reading: Profile, budget: int) -> float:
         """Seconds of attention that one pass of a prompt takes, at the mean of its passes."""

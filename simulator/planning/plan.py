@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from roofcast.simulator.memory import Memory
 from roofcast.simulator.open_loop import State
 from roofcast.simulator.planning.asked import Asked, Rank
 from roofcast.simulator.planning.candidates import Candidate, Rejections, candidates, held
+from roofcast.simulator.planning.disaggregated import Prefill, splits
 from roofcast.simulator.planning.prices import Price, listed, watts
 from roofcast.simulator.planning.service import LIMITS, Service, amounts, operating, serve
 from roofcast.simulator.workload import Array
@@ -29,7 +30,8 @@ class Deployment:
 
     Times are means, quantiles where the name says so, at the traffic asked. `capacity` is the traffic
     one replica could take, `headroom` how much more all of them could than is asked, as a fraction.
-    `binds` is what stops a replica there. Costs and energy are at the traffic asked.
+    `binds` is what stops a replica there. Costs and energy are at the traffic asked. `prefill` holds
+    the replicas that read prompts where those are not the ones that decode.
     """
 
     where: Setup
@@ -47,11 +49,13 @@ class Deployment:
     price: Price | None
     usd_per_hour: float | None
     watts: float | None
+    prefill: Prefill | None = None
 
     @property
     def devices(self) -> int:
-        """Devices of all replicas."""
-        return self.replicas * self.where.parallelism.devices
+        """Devices of all replicas, those that only read prompts included."""
+        own = self.replicas * self.where.parallelism.devices
+        return own + (devices_of(self.prefill) if self.prefill else 0)
 
     @property
     def tokens_per_s_per_user(self) -> float:
@@ -161,7 +165,39 @@ def _deployments(
             rejected.add(NO_PRICE, where.device.id)
             continue
         made.append(_deployment(asked, candidate, price, state, index, capacity, whole, service))
+    if asked.options.disaggregated:
+        made += _in_two_pools(asked, found, service)
     return made
+
+
+def _in_two_pools(
+    asked: Asked, found: Sequence[Candidate], service: Service
+) -> Iterator[Deployment]:
+    """Deployments that read prompts on replicas of their own."""
+    for split in splits(asked, found, service):
+        candidate = found[split.decode]
+        price = asked.prices.get(candidate.where.device.id) or listed(candidate.where.device)
+        if price is None and asked.rank == "cost":
+            continue
+        whole = np.full(len(found), float(split.replicas))
+        capacity = np.full(len(found), split.capacity)
+        one = _deployment(
+            asked, candidate, price, split.state, split.decode, capacity, whole, service
+        )
+        more = 1.0 + devices_of(split.prefill) / one.devices
+        yield replace(
+            one,
+            prefill=split.prefill,
+            ttft_s=split.ttft_s,
+            ttft_quantile_s=split.ttft_quantile_s,
+            usd_per_hour=one.usd_per_hour and one.usd_per_hour * more,
+            watts=one.watts and one.watts * more,
+        )
+
+
+def devices_of(pool: Prefill) -> int:
+    """Devices that only read prompts."""
+    return pool.replicas * pool.where.parallelism.devices
 
 
 def _deployment(

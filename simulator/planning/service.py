@@ -49,7 +49,11 @@ class Service:
 
 def serve(asked: Asked, found: Sequence[Candidate]) -> Service:
     """Every candidate's limits under the traffic's lengths and the objectives."""
-    demand, costs = demand_of(asked, len(found)), costs_of(asked, found)
+    return limit(asked, found, demand_of(asked, len(found)), costs_of(asked, found))
+
+
+def limit(asked: Asked, found: Sequence[Candidate], demand: Demand, costs: ServiceCosts) -> Service:
+    """The most traffic of each candidate: the last batch from the smallest up that breaks no limit."""
     room = np.array([float(each.room) for each in found])
     sequences = np.array([float(each.sequences) for each in found])
     limits = _Limits(asked, room, sequences)
@@ -57,8 +61,8 @@ def serve(asked: Asked, found: Sequence[Candidate]) -> Service:
     grid = np.geomspace(np.full_like(top, _EMPTY), top, _GRID)
     quantile = asked.objectives.percentile / 100
     states = stacked(grid, demand, costs, quantile)
-    broken = limits.broken(states)
-    first = np.where(broken.any(axis=0).any(axis=0), np.argmax(broken.any(axis=0), axis=0), _GRID)
+    broken = limits.broken(states).any(axis=0)
+    first = np.where(broken.any(axis=0), np.argmax(broken, axis=0), _GRID)
     columns = np.arange(len(found))
     low = grid[np.maximum(first - 1, 0), columns]
     high = grid[np.minimum(first, _GRID - 1), columns]
@@ -148,6 +152,7 @@ def costs_of(asked: Asked, found: Sequence[Candidate]) -> ServiceCosts:
         riding=np.array(riding),
         ahead=np.where(riding, 1.0, 0.0),
         tokens_per_step=np.full(len(found), tokens),
+        alone_s=np.array([steps.prompt_alone_s for steps in each]),
         stages=np.array([float(each.where.parallelism.pipeline) for each in found]),
     )
 

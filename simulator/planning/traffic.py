@@ -78,28 +78,6 @@ def observed(tokens: ArrayLike) -> Lengths:
     return Lengths(float(values.mean()), float(values.std()), float(np.quantile(values, 0.99)))
 
 
-def lengths(text: str, name: str) -> Lengths:
-    """Lengths as they are typed: 1000, 200:4000 (uniform) or 1000,p95=3000 (log-normal).
-
-    >>> lengths("1000", "input"), lengths("200:600", "input") == uniform(200, 600)
-    (Lengths(mean=1000.0, deviation=0.0, longest=1000.0), True)
-    """
-    first, _, rest = text.replace(" ", "").partition(",")
-    low, colon, high = first.partition(":")
-    try:
-        if rest:
-            if not rest.startswith("p95=") or colon:
-                raise ValueError
-            return lognormal(float(first), float(rest.removeprefix("p95=")))
-        if colon:
-            return uniform(float(low), float(high))
-        return Lengths(float(first))
-    except ValueError:
-        raise InputError(
-            f"{name} {text!r} is not a length; write 1000, 200:4000 (uniform) or 1000,p95=3000"
-        ) from None
-
-
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """Requests to serve: `rate_per_s` arriving at random, or `users` with one request each in flight.
