@@ -165,9 +165,10 @@ class Decoder(nn.Module):
         step = Step(cache, slots, new, self._rotations(cache, positions))
         for layer in self.layers:
             x = layer(x, step)
-        x = x.view(batch, new, -1)
-        x = self.norm(x if every else x[:, -1:])
-        return self.place.shard.gather(self.head(x))
+        if not every:
+            x = x.view(batch, new, -1)[:, -1]
+        logits = self.place.shard.gather(self.head(self.norm(x)))
+        return logits.view(batch, -1, logits.shape[-1])
 
     def _exact(self, tokens: Tensor, cache: Cache, *, every: bool = False) -> Tensor:
         batch, new = tokens.shape
