@@ -155,7 +155,7 @@ _CUTS: Final = {
 
 
 def _prepared(kind: str, table: Table) -> Screened:
-    return screens.newest(screens.usual_kernel(screens.screened(kind, table)))
+    return screens.usual_kernel(screens.newest(screens.screened(kind, table)))
 
 
 def _summed(table: Table, part: str, shape: tuple[str, ...]) -> Table:

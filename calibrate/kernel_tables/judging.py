@@ -26,23 +26,31 @@ _FEWEST_SHAPES: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Errors of one group of kernels on held-out shapes, before and after a change of form."""
+    """Errors of one group of kernels on held-out shapes, before and after a change of form.
+
+    `change` says what came between: the full form for the plain roofline, or a term by name.
+    """
 
     device: str
     engine: str
     kernel: str
     scope: str
+    change: str
     before: Errors
     after: Errors
 
 
 def compare_forms(
-    directory: str | Path, device: Accelerator, engine: str | None = None
+    directory: str | Path,
+    device: Accelerator,
+    engine: str | None = None,
+    term: str | None = None,
 ) -> tuple[Comparison, ...]:
     """The plain roofline against the full form, both fitted on half of the shapes of each group.
 
-    The other half judges them, by scope, and then the other way round. Raises InputError where the
-    folder has no tables of the device.
+    The other half judges them, by scope, and then the other way round. With `term`, the full form
+    without that term (and those that need it) takes the roofline's place, for the groups that have it.
+    Raises InputError where the folder has no tables of the device.
     """
     folder = Folder.of(directory, device.id)
     wanted = [engine] if engine is not None else engines_of(folder)
@@ -50,7 +58,7 @@ def compare_forms(
         comparison
         for name in wanted
         for group in groups(folder, name)
-        for comparison in _compare(group, device, name)
+        for comparison in _compare(group, device, name, term)
     )
 
 
@@ -98,8 +106,16 @@ def scopes(group: Group, rows: Rows, device: Accelerator) -> Iterator[tuple[str,
         yield "decode", rows.operators[0].rows <= _FEW_TOKENS
 
 
-def _compare(group: Group, device: Accelerator, engine: str) -> Iterator[Comparison]:
-    before, after = list(_crossed(group, device, plain)), list(_crossed(group, device, form))
+def _compare(
+    group: Group, device: Accelerator, engine: str, term: str | None
+) -> Iterator[Comparison]:
+    if term is not None and term not in {part.name for part in form(group.table).terms}:
+        return
+
+    def without(table: str) -> Form:
+        return plain(table) if term is None else form(table).without({term})
+
+    before, after = list(_crossed(group, device, without)), list(_crossed(group, device, form))
     judged: dict[str, tuple[list[Array], list[Array]]] = {}
     for (rows, old), (_, new) in zip(before, after, strict=True):
         for scope, chosen in scopes(group, rows, device):
@@ -109,4 +125,5 @@ def _compare(group: Group, device: Accelerator, engine: str) -> Iterator[Compari
     for scope, (olds, news) in judged.items():
         if sum(part.size for part in olds):
             was, is_ = Errors.of(np.concatenate(olds)), Errors.of(np.concatenate(news))
-            yield Comparison(device.id, engine, group.label, scope, was, is_)
+            change = term or "full form"
+            yield Comparison(device.id, engine, group.label, scope, change, was, is_)

@@ -66,7 +66,9 @@ class KernelFit:
             return {}
         name = f"{self.form.kind}.exponent{self.group.suffix}"
         note = "held: see calibrate/kernel_tables/forms.toml"
-        return {name: Parameter(self.form.exponent, "1", "assumed", None, (), note)}
+        return {
+            name: Parameter(self.form.exponent, "1", "assumed", None, (self.group.source,), note)
+        }
 
     def _parameter(self, term: Term) -> Parameter:
         """One estimate; the group's own note stands on its first term."""

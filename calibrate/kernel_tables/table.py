@@ -28,7 +28,10 @@ class Table:
         return len(next(iter(self.columns.values()), ()))
 
     def __getitem__(self, name: str) -> Column:
-        """One column."""
+        """One column; FileFormatError where the table lacks it."""
+        if name not in self.columns:
+            have = ", ".join(sorted(self.columns)) or "none"
+            raise FileFormatError(f"a kernel table has no column {name}; its columns are {have}")
         return self.columns[name]
 
     def where(self, chosen: Column) -> Table:

@@ -131,13 +131,18 @@ def test_shapes_of_no_model_are_left_out() -> None:
 
 def test_the_newest_version_and_the_usual_kernel_stay() -> None:
     rows = table(
-        version=["1.3.0rc5", "1.3.0rc20", "1.3.0rc20", "1.3.0rc20"],
-        kernel_source=["a", "a", "a", "b"],
-        latency_s=[1.0] * 4,
+        version=["1.3.0rc5"] * 3 + ["1.3.0rc20"] * 3,
+        kernel_source=["a", "a", "a", "a", "a", "b"],
+        latency_s=[1.0] * 6,
     )
-    kept = screens.newest(screens.usual_kernel(screens.Screened(rows)))
+    kept = screens.usual_kernel(screens.newest(screens.Screened(rows)))
     assert len(kept.table) == 2
-    assert list(kept.dropped.values()) == [1, 1]
+    assert kept.dropped == {"of versions other than 1.3.0rc20": 3, "of kernels other than a": 1}
+
+
+def test_a_later_version_with_a_few_shapes_does_not_replace_the_table() -> None:
+    rows = table(version=["1.3.0rc20"] * 9 + ["1.3.0rc23"], latency_s=[1.0] * 10)
+    assert screens.newest(screens.Screened(rows)).table.distinct("version") == ("1.3.0rc20",)
 
 
 def test_a_product_has_the_flops_and_bytes_of_its_shape() -> None:

@@ -1,0 +1,63 @@
+"""Every shipped profile loads, says where its numbers come from, and keeps within physics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from roofcast.hardware.catalog import find
+from roofcast.hardware.profile import Profile
+from roofcast.hardware.profile_store import read, shipped
+
+PATHS = list(shipped())
+WITH_TABLES = {
+    "a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm", "b200-sxm", "b300-sxm", "gb200", "gb300", "l40s",
+    "rtx-pro-6000-blackwell-server", "arc-pro-b60",
+}  # fmt: skip
+
+
+def test_the_gpus_people_buy_have_a_profile() -> None:
+    assert {path.name.split(".")[0] for path in PATHS} >= WITH_TABLES
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_a_shipped_profile_is_sound(path: Path) -> None:
+    profile = read(path)
+    assert path.name == f"{profile.device}.{profile.engine}.json"
+    assert find(profile.device).id == profile.device
+    for name, parameter in profile.parameters.items():
+        assert parameter.value > 0, name
+        assert parameter.origin != "measured" or parameter.sources, name
+        assert parameter.origin == "assumed" or parameter.sources, name
+        if "bandwidth_efficiency" in name:
+            assert parameter.value <= 1.0 + 1e-9, name
+        if parameter.unit == "s":
+            assert parameter.value < 2e-3, name
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
+def test_kernel_parameters_carry_errors_or_say_why_not(path: Path) -> None:
+    profile = read(path)
+    silent = [
+        name
+        for name, parameter in profile.parameters.items()
+        if parameter.origin == "fitted" and parameter.standard_error is None and not parameter.note
+    ]
+    assert silent == []
+
+
+def _reach(profile: Profile, name: str) -> float:
+    return profile.parameters[name].value
+
+
+def test_published_ceilings_bound_what_large_reads_achieve() -> None:
+    """Best weight-read efficiency of any engine in the same tables: H100 0.92, B200 0.93, L40S 0.94.
+
+    A fit's large-read efficiency lies near the median of large reads, so at or below those.
+    """
+    for device, ceiling in (("h100-sxm-80gb", 0.92), ("b200-sxm", 0.93), ("l40s", 0.94)):
+        for path in PATHS:
+            if path.name.startswith(f"{device}."):
+                reach = _reach(read(path), "gemm.bandwidth_efficiency.bf16")
+                assert 0.6 < reach <= ceiling + 0.02, path.name
