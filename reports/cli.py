@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "simulate": "Serve requests by continuous batching: TTFT, TPOT, throughput, goodput over time.",
     "audit": "Audit benchmark results: floor, forecast, measured, where the time went, suspects.",
     "report": "Write a report to pass on: one HTML file, Markdown, CSV or Parquet.",
+    "compare": "Devices side by side for one workload, and where one overtakes another.",
     "plan": "Which deployment serves a traffic within its objectives, at what cost.",
     "sweep": "Run many simulations at once, here or on a cluster; resumes where it stopped.",
     "calibrate": "Measure this machine and fit the profile that forecasts then use.",
