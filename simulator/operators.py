@@ -338,7 +338,7 @@ def _mixing(work: Pass, layer: Layer) -> Operator:
 
 
 def _activation(work: Pass, layer: Layer) -> Operator:
-    """The MLP's non-linearity: gate and up in, their product out."""
+    """The MLP's non-linearity: gate and up in, their product out. Experts run theirs in their kernels."""
     tensor = work.parallelism.tensor
     width = sum(
         weight.rows * share(weight.pieces, tensor)
@@ -348,7 +348,9 @@ def _activation(work: Pass, layer: Layer) -> Operator:
     if layer.experts:
         expert = sum(w.rows for w in layer.experts.weights if not w.op.endswith("down"))
         width += expert * layer.experts.active / (tensor * work.parallelism.data)
-    return _elementwise(work, "activation", work.kernels.activation, work.tokens * (1.5 * width))
+    dense = any(weight.part in _MLP_PARTS for weight in layer.weights)
+    launches = work.kernels.activation if dense else 0.0
+    return _elementwise(work, "activation", launches, work.tokens * (1.5 * width))
 
 
 def _sampler(work: Pass) -> Operator:
