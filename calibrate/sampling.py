@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from roofcast.hardware.errors import InputError
+
+COLDEST: Final = 1e-6
+"""Below this temperature sampling is greedy: a logit one float32 step behind is never drawn."""
 
 Sampler = Callable[[Tensor, torch.Generator | None], Tensor]
 
@@ -60,10 +65,10 @@ greedy = Greedy()
 
 
 def temperature(t: float) -> Sampler:
-    """A sampler at temperature `t`; 0 is greedy, 1 leaves the model's distribution alone."""
+    """A sampler at temperature `t`; 1 leaves the model's distribution alone, 0 is greedy."""
     if not 0 <= t < float("inf"):
         raise InputError(f"temperature must be at least 0 and finite, not {t}")
-    return greedy if t == 0 else Temperature(t)
+    return greedy if t < COLDEST else Temperature(t)
 
 
 def top_p(p: float, t: float = 1.0) -> Sampler:
@@ -71,18 +76,12 @@ def top_p(p: float, t: float = 1.0) -> Sampler:
     if not 0 < p <= 1:
         raise InputError(f"top_p must be above 0 and at most 1, not {p}")
     plain = temperature(t)
-    return plain if p == 1 or t == 0 else TopP(p, t)
+    return plain if p == 1 or plain is greedy else TopP(p, t)
 
 
 def tempered(logits: Tensor, t: float) -> Tensor:
-    """softmax(logits / t) over the last dimension, in float32.
-
-    The largest logit is taken off before the division, so that no temperature overflows.
-    """
-    scores = logits.float()
-    if t != 1:
-        scores = (scores - scores.amax(dim=-1, keepdim=True)) / t
-    return torch.softmax(scores, dim=-1)
+    """softmax(logits / t) over the last dimension, in float32."""
+    return torch.softmax(logits.float() if t == 1 else logits.float() / t, dim=-1)
 
 
 def nucleus(probabilities: Tensor, p: float) -> Tensor:
@@ -93,14 +92,39 @@ def nucleus(probabilities: Tensor, p: float) -> Tensor:
     >>> nucleus(torch.tensor([[0.1, 0.5, 0.25, 0.15]]), 0.7)
     tensor([[False,  True,  True, False]])
     """
-    falling = _falling(probabilities)
-    before = falling[..., :-1].cumsum(dim=-1)
-    size = 1 + (before < p).sum(dim=-1, keepdim=True)
+    if probabilities.is_cpu and not torch.compiler.is_compiling():
+        rows = [_row_nucleus(row, p) for row in probabilities.numpy()]
+        return torch.from_numpy(np.stack(rows))
+    return _sorted_nucleus(probabilities, p)
+
+
+def _sorted_nucleus(probabilities: Tensor, p: float) -> Tensor:
+    """The nucleus by sorting all rows at once, without a word to the host."""
+    falling = torch.sort(probabilities, dim=-1, descending=True).values
+    size = 1 + (falling[..., :-1].cumsum(dim=-1) < p).sum(dim=-1, keepdim=True)
     least = falling.gather(-1, size - 1)
-    above = probabilities > least
-    tied = probabilities == least
+    above, tied = probabilities > least, probabilities == least
     room = size - above.sum(dim=-1, keepdim=True)
     return above | (tied & (tied.cumsum(dim=-1) <= room))
+
+
+def _row_nucleus(row: NDArray[np.float32], p: float) -> NDArray[np.bool_]:
+    """The nucleus of one row on the CPU, some twenty times as fast as sorting it with torch.
+
+    NumPy sorts bare values with AVX-512; torch's sort carries indices along. Only tokens of at least
+    (total - p) / V can be in, as the others together hold less than total - p: where they are few,
+    as in a trained model's distribution, only they are sorted.
+    """
+    spare = float(row.sum(dtype=np.float64)) - p
+    likely = row >= spare / row.size
+    few = 8 * np.count_nonzero(likely) < row.size
+    falling = np.sort(row[likely] if few else row)[::-1]
+    size = 1 + int(np.searchsorted(falling[:-1].cumsum(dtype=np.float64), p))
+    chosen: NDArray[np.bool_] = row >= falling[size - 1]
+    surplus = int(np.count_nonzero(chosen)) - size
+    if surplus:  # of the equally likely last ones, the first are in
+        chosen[np.flatnonzero(row == falling[size - 1])[-surplus:]] = False
+    return chosen
 
 
 def draw(weights: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -113,15 +137,3 @@ def draw(weights: Tensor, generator: torch.Generator | None = None) -> Tensor:
     u = torch.rand(total.shape, generator=generator, device=weights.device)
     target = torch.minimum(u * total, torch.nextafter(total, torch.zeros_like(total)))
     return torch.searchsorted(cumulative, target, right=True).squeeze(-1)
-
-
-def _falling(probabilities: Tensor) -> Tensor:
-    """Each row sorted from large to small.
-
-    NumPy's vectorised sort of bare values takes 0.4 ms for 128 Ki floats on one AVX-512 core where
-    torch.sort, which carries indices along, takes over 10 ms.
-    """
-    if probabilities.is_cpu and not torch.compiler.is_compiling():
-        rising = np.sort(probabilities.numpy(), axis=-1)
-        return torch.from_numpy(rising).flip(-1)
-    return torch.sort(probabilities, dim=-1, descending=True).values
