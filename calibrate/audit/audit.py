@@ -31,6 +31,8 @@ WORDS: Final[Mapping[str, str]] = {
     **FLAG_WORDS,
     **IMPOSSIBLE,
     "slower_than_forecast": "slower than the forecast's interval",
+    "faster_than_floor": "below the floor, unless the cache is narrower or experts are used less "
+    "evenly than assumed (state --kv-dtype)",
     "faster_than_forecast": "faster than the forecast's interval, but not than physics",
     "batch_not_reached": "fewer requests in flight than asked for",
     "over_admission": "more sequences than memory holds",
@@ -153,6 +155,7 @@ def _flags(point: Evidence, cut_short: str) -> list[str]:
     found += ["cut_short"] if cut_short else []
     if point.step is not None and cost.counted:
         found += ["slower_than_forecast"] if point.slow else []
+        found += ["faster_than_floor"] if point.below_floor and not found else []
         found += ["faster_than_forecast"] if point.fast and not found else []
         if point.step.basis != "tpot":
             found.append(f"step_from_{point.step.basis}")

@@ -163,7 +163,7 @@ def _group(placed: Placed, points: Sequence[_Point]) -> list[Cost]:
     beyond = np.broadcast_to(step.upper.extrapolates, step.share.shape)
     launches = float(sum(operator.launches for operator in step.upper.operators))
     resident = _resident(setup, points)
-    least = _least(kindest(setup, placed.record.stated.kv_dtype is not None), points)
+    least = _least(kindest(setup, placed.cache_stated), points)
     return [
         Cost(
             batch=point.batch,

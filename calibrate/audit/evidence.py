@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from roofcast.calibrate.audit.costs import Cost
-from roofcast.calibrate.audit.impossible import Impossible
+from roofcast.calibrate.audit.impossible import ROUNDING, Impossible
 from roofcast.calibrate.audit.measured import Step, interference_s
 from roofcast.calibrate.audit.placing import Placed
 from roofcast.calibrate.audit.ranges import credible
@@ -60,6 +60,11 @@ class Evidence:
         """Faster than the forecast's interval allows."""
         return self.ratio < self.window[0]
 
+    @property
+    def below_floor(self) -> bool:
+        """Below the floor as set up."""
+        return self.measured_s < ROUNDING * self.cost.floor_s
+
     def explains(self, expected_s: float) -> bool:
         """Whether a measurement is as it should be if this much was to be expected."""
         low, high = self.window
@@ -73,16 +78,6 @@ class Suspect:
     cause: str
     share: float
     words: str
-
-
-def milliseconds(seconds: float) -> str:
-    """A time for a sentence.
-
-    >>> milliseconds(0.01234), milliseconds(2.5)
-    ('12.3 ms', '2,500 ms')
-    """
-    value = 1e3 * seconds
-    return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
 
 
 def parts_total(parts: Mapping[str, float], *names: str) -> float:

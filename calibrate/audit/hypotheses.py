@@ -11,7 +11,8 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from roofcast.calibrate.audit.evidence import Evidence, Suspect, milliseconds, parts_total
+from roofcast.calibrate.audit.evidence import Evidence, Suspect, parts_total
+from roofcast.calibrate.audit.measured import milliseconds
 from roofcast.calibrate.audit.ranges import credible
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.catalog import all_accelerators
@@ -26,6 +27,7 @@ _STORED = {"bf16": 16.0, "fp8": 8.0, "int4": 4.5}
 _CACHED = ("bf16", "fp8")
 _SIZES = (1, 2, 4, 8, 16)
 _DIFFERENT = 1.25
+_DOUBTFUL = 0.6  # a point that is only faster than forecast may be right, and the forecast wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,8 @@ def explained(point: Evidence, run: Sequence[Evidence]) -> Iterable[Suspect]:
         expected = hypothesis.expected_s(point)
         if expected <= 0 or not point.explains(expected) or not _closes(point, expected):
             continue
-        share = (
-            hypothesis.prior * _share(hypothesis, run) * (1.0 if point.found or point.slow else 0.6)
-        )
+        credit = 1.0 if point.found or point.slow or point.below_floor else _DOUBTFUL
+        share = hypothesis.prior * _share(hypothesis, run) * credit
         if share > 0:
             yield Suspect(hypothesis.cause, share, _sentence(hypothesis, expected, point, run))
 

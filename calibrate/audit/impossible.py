@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from roofcast.calibrate.audit.costs import Cost, request_tokens
-from roofcast.calibrate.audit.measured import Step
+from roofcast.calibrate.audit.measured import Step, milliseconds
 from roofcast.calibrate.audit.placing import Placed
 
 ROUNDING = 0.98
@@ -146,7 +146,7 @@ def _sum_of_parts(placed: Placed) -> Iterable[Impossible]:
 def _below(kind: str, measured_s: float, least_s: float, what: str) -> Iterable[Impossible]:
     if measured_s < ROUNDING * least_s:
         words = (
-            f"{1e3 * measured_s:,.3g} ms measured; {what} takes at least {1e3 * least_s:,.3g} ms"
+            f"{milliseconds(measured_s)} measured; {what} takes at least {milliseconds(least_s)}"
         )
         yield Impossible(kind, measured_s / least_s, words)
 

@@ -80,3 +80,13 @@ def waterfall(placed: Placed, cost: Cost, step: Step) -> Mapping[str, float]:
     parts["prefill_interference"] = interference_s(placed, cost)
     parts["unexplained"] = step.step_s - sum(parts.values())
     return {name: parts[name] for name in WATERFALL}
+
+
+def milliseconds(seconds: float) -> str:
+    """A time for a sentence.
+
+    >>> milliseconds(0.01234), milliseconds(2.5)
+    ('12.3 ms', '2,500 ms')
+    """
+    value = 1e3 * seconds
+    return f"{value:,.0f} ms" if value >= 99.95 else f"{value:#.3g} ms"

@@ -35,7 +35,8 @@ _OPTIONS = {"batch": "--batch", "input_tokens": "--input", "output_tokens": "--o
 class Placed:
     """A record with its set-up. `replicas` is how many copies of it decoded, None where unknown.
 
-    `assumed` says what nobody stated, `contradicted` where file and flags differ.
+    `assumed` says what nobody stated, `contradicted` where file and flags differ; `cache_stated` is
+    whether anyone stated the dtype of the cache.
     """
 
     record: Record
@@ -43,6 +44,7 @@ class Placed:
     replicas: float | None = 1.0
     assumed: tuple[str, ...] = ()
     contradicted: tuple[str, ...] = ()
+    cache_stated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +86,9 @@ class Placer:
         filled = _filled(record, said)
         known = replace(said.over(record.stated), **dict.fromkeys(_FILLED))
         made, assumed = self._setup(replace(known, draft_tokens=None), record, said)
-        copies = _copies(record, made)
-        return Placed(filled, made, copies, assumed, tuple(_contradictions(record.stated, said)))
+        differing = tuple(_contradictions(record.stated, said))
+        stated = known.kv_dtype is not None
+        return Placed(filled, made, _copies(record, made), assumed, differing, stated)
 
     def _setup(
         self, known: Conditions, record: Record, said: Conditions
@@ -114,7 +117,9 @@ class Placer:
         case = self._resolvers[folder].one(plain)
         if not isinstance(case, Case):
             return Unplaced(record, case.reason)
-        return Placed(record, case.setup, _copies(record, case.setup))
+        return Placed(
+            record, case.setup, _copies(record, case.setup), cache_stated=bool(point.kv_dtype)
+        )
 
 
 def _copies(record: Record, made: Setup) -> float | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from roofcast.calibrate.audit.costs import request_tokens
-from roofcast.calibrate.audit.evidence import Evidence, Suspect, milliseconds
+from roofcast.calibrate.audit.evidence import Evidence, Suspect
 from roofcast.calibrate.audit.hypotheses import explained
+from roofcast.calibrate.audit.measured import milliseconds
 
 NOT_REACHED = 0.85
 """In flight over asked for, below which the batch wasn't reached."""
@@ -25,7 +26,8 @@ def suspects(point: Evidence, run: Sequence[Evidence]) -> list[Suspect]:
     """
     found = [*_labels(point), *_load(point), *_shortened(point)]
     if point.step is not None and (point.slow or point.fast):
-        alike = [each for each in run if each.step is not None and each.slow == point.slow]
+        way = (point.slow, point.fast)
+        alike = [each for each in run if each.step is not None and (each.slow, each.fast) == way]
         found += [*explained(point, alike or [point]), *_profile(point)]
     found += _shares(point)
     return sorted(_best(found), key=lambda suspect: -suspect.share)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from roofcast.calibrate.benchmark_files import derive
+from roofcast.calibrate.benchmark_files.conditions import Conditions
 from roofcast.calibrate.benchmark_files.fields import Fields
 from roofcast.calibrate.benchmark_files.formats import Format, Opening, each_object
 from roofcast.calibrate.benchmark_files.record import Quantity, Record
@@ -53,6 +54,7 @@ def _record(fields: Fields) -> Record:
         output_tokens_per_s=rate,
         tokens_per_step=accepted,
         step_s=derive.step(step, accepted),
+        stated=Conditions(engine="sglang"),
         flags=("spec_decode",) if accepted else (),
     )
 

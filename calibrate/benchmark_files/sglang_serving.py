@@ -19,6 +19,16 @@ from roofcast.calibrate.benchmark_files.serving import MS, chunked, served
 
 NAME = "SGLang bench_serving"
 _COUNTS_DIFFER = 0.02
+_ENGINES = {
+    "sglang": "sglang",
+    "sglang-native": "sglang",
+    "sglang-oai": "sglang",
+    "sglang-oai-chat": "sglang",
+    "vllm": "vllm",
+    "vllm-chat": "vllm",
+    "trt": "trtllm",
+}
+"""Backends of the tool that name an engine."""
 
 
 def recognises(opening: Opening) -> bool:
@@ -62,6 +72,7 @@ def _record(fields: Fields) -> Record:
             samples=completed,
             stated=Conditions(
                 model=fields.text(("server_info", "model_path")),
+                engine=_ENGINES.get(fields.text("backend") or ""),
                 tp=fields.whole(("server_info", "tp_size")),
             ),
             flags=tuple(flags),

@@ -80,8 +80,9 @@ def _mean(fields: Fields) -> Quantity | None:
 
 def _stated(arguments: Fields | None) -> Conditions:
     if arguments is None:
-        return Conditions()
+        return Conditions(engine="vllm")
     return Conditions(
+        engine="vllm",
         model=arguments.text((*_ARGUMENTS, "model")),
         tp=arguments.whole((*_ARGUMENTS, "tensor_parallel_size")),
     )
