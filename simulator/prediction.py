@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,6 +205,29 @@ class Forecast:
         from roofcast.simulator.tables import to_xarray
 
         return to_xarray(self)
+
+    def __str__(self) -> str:
+        """The points as an aligned table."""
+        from roofcast.simulator.tables import to_text
+
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        """The points as a notebook shows them."""
+        from roofcast.simulator.tables import to_html
+
+        return to_html(self)
+
+    @property
+    def plot(self) -> Any:
+        """Figures of this forecast: `.plot.roofline()`, `.plot.throughput()`, ...
+
+        They are a plugin's, as pandas' plotting backends are: whatever package is installed with an
+        entry point in the group `roofcast.plots`; Roofcast's own is `roofcast.reports.plotting`.
+        """
+        from roofcast.simulator.plots import plots
+
+        return plots()(self)
 
     def to_dataframe(self) -> pandas.DataFrame:
         """The points as rows, with the columns of `roofcast predict`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,7 +77,63 @@ def rows(forecast: Forecast) -> list[dict[str, Any]]:
 def _plain(name: str, item: Any) -> Any:
     if name in ("batch", "context"):
         return int(item)
-    return None if isinstance(item, float) and item != item else item
+    return None if isinstance(item, float) and math.isnan(item) else item
+
+
+_SHOWN = {
+    "batch": "{:,}",
+    "context": "{:,}",
+    "step_time_s": "{:.4g}",
+    "step_time_low_s": "{:.4g}",
+    "step_time_high_s": "{:.4g}",
+    "tokens_per_s": "{:,.1f}",
+    "tokens_per_s_per_user": "{:,.1f}",
+    "bound": "{}",
+    "mbu": "{:.2f}",
+    "mfu": "{:.3f}",
+    "memory_bytes": "{:.4g}",
+    "fits": "{}",
+}
+_MOST_ROWS = 60
+
+
+def to_text(forecast: Forecast) -> str:
+    """What was forecast, then a row a point; long grids are cut in the middle."""
+    cells = [list(_SHOWN), *_cells(forecast)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(_SHOWN))]
+    lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
+    return "\n".join([_subject(forecast), *lines])
+
+
+def to_html(forecast: Forecast) -> str:
+    """The same as an HTML table, every text escaped."""
+    from html import escape
+
+    head = "".join(f'<th scope="col">{name}</th>' for name in _SHOWN)
+    body = "".join(
+        f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
+        for row in _cells(forecast)
+    )
+    return (
+        f"<table><caption>{escape(_subject(forecast))}</caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
+
+
+def _subject(forecast: Forecast) -> str:
+    wide = columns(forecast)
+    return f"{wide['model']} on {wide['devices']} x {wide['device']}, profile {wide['profile']}"
+
+
+def _cells(forecast: Forecast) -> list[list[str]]:
+    """The shown columns of every point as text; a dash where a number is unknown."""
+    found = [
+        ["–" if row[name] is None else form.format(row[name]) for name, form in _SHOWN.items()]
+        for row in rows(forecast)
+    ]
+    if len(found) <= _MOST_ROWS:
+        return found
+    return [*found[: _MOST_ROWS // 2], ["…"] * len(_SHOWN), *found[-_MOST_ROWS // 2 :]]
 
 
 def to_xarray(forecast: Forecast) -> xarray.Dataset:

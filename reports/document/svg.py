@@ -13,6 +13,8 @@ from roofcast.reports.figures import style
 _COMMENTS = re.compile(r"<!--.*?-->", re.DOTALL)
 _METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 _IDS = re.compile(r'( id="|href="#|url\(#)')
+_WIDTH, _SIZE = re.compile(r' width="([\d.]+)pt"'), re.compile(r' (?:width|height)="[^"]*pt"')
+_LARGEST = 1.3  # a figure grows with the page, but not so that its letters dwarf the text
 _COLOURS = {
     style.INK: "ink",
     style.QUIET: "quiet",
@@ -36,14 +38,17 @@ def inline(svg: str, key: str) -> str:
 
     It is decoration to a screen reader: the caption and the description beside it say what it shows.
 
-    >>> inline('<?xml?><svg width="5pt" id="a"><!-- x --><use href="#a"/></svg>', "f1")
-    '<svg aria-hidden="true" focusable="false" id="f1-a"><use href="#f1-a"/></svg>'
+    >>> inline('<?xml?><svg width="9pt" id="a"><!-- x --><use href="#a"/></svg>', "f")[-65:]
+    'false" style="max-width: 12pt" id="f-a"><use href="#f-a"/></svg>'
     """
     element = _COMMENTS.sub("", svg[svg.index("<svg") :])
     element = _METADATA.sub("", element)
     element = _IDS.sub(lambda found: f"{found[0]}{key}-", element)
     element = _COLOUR.sub(lambda found: f"var(--{_COLOURS[found[0]]}, {found[0]})", element)
     head, rest = element.split(">", 1)
-    head = re.sub(r' (width|height)="[^"]*pt"', "", head)
-    head = head.replace("<svg", '<svg aria-hidden="true" focusable="false"', 1)
+    widest = _WIDTH.search(head)
+    size = f' style="max-width: {_LARGEST * float(widest[1]):.0f}pt"' if widest else ""
+    head = _SIZE.sub("", head).replace(
+        "<svg", f'<svg aria-hidden="true" focusable="false"{size}', 1
+    )
     return f"{head}>{rest}".strip()

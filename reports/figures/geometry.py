@@ -61,6 +61,8 @@ def rectangle(centre: Points, size: Points, degrees: float = 0.0) -> Points:
 
 def meet(first: Points, second: Points) -> bool:
     """Whether two convex outlines share area: no side of either separates them."""
+    if (first.max(0) <= second.min(0)).any() or (second.max(0) <= first.min(0)).any():
+        return False  # most pairs are far apart
     for corners in (first, second):
         for start, end in zip(corners, np.roll(corners, -1, axis=0), strict=True):
             normal = np.array([start[1] - end[1], end[0] - start[0]])
@@ -97,6 +99,10 @@ def ink(axes: Axes) -> Points:
 
 def ink_inside(corners: Points, points: Points) -> float:
     """Weight of the ink inside a convex outline."""
+    spots = points[:, :2]
+    points = points[((spots > corners.min(0)) & (spots < corners.max(0))).all(1)]
+    if not points.size:
+        return 0.0
     inside = np.ones(len(points), dtype=bool)
     middle = corners.mean(axis=0)
     for start, end in zip(corners, np.roll(corners, -1, axis=0), strict=True):

@@ -149,10 +149,11 @@ def breakdown_page(
 def _about(forecast: Forecast, *more: str) -> str:
     profile = forecast.profile
     by = "physical floor" if profile.engine == "ideal" else words.profile_name(profile)
+    by, lent, _ = by.partition(", from ")  # a borrowed profile names all it is borrowed from
     parts = [
         f"{forecast.work.architecture.name} on {forecast.device.name}",
         words.layout(forecast.work.parallelism) if forecast.devices > 1 else "",
         *more,
-        by,
+        f"{by} (transferred)" if lent else by,
     ]
     return ", ".join(part for part in parts if part)

@@ -29,7 +29,7 @@ def section(case: Case, number: int) -> Section:
         (
             Text(f"{words.subject(case.points)}. {words.provenance(case.where.profile)}"),
             *((Bullets(tuple(f"Note: {each}" for each in warnings)),) if warnings else ()),
-            Captioned("Decode steps", forecast_text.points(case.points)),
+            Captioned(f"Decode steps on {case.label}", forecast_text.points(case.points)),
             Bullets(tuple(forecast_text.reasons(case.where, case.points))),
             roofline(case, number),
             *memory(case),
@@ -77,7 +77,7 @@ def memory(case: Case) -> tuple[Text, Captioned]:
             f"At batch {batch:,}, context {context:,} the fullest device holds {units.data(used)} of "
             f"the {units.data(usable)} that {ledger.policy.engine} plans with: it {fits}."
         ),
-        Captioned("What the fullest device holds", _ledger(ledger)),
+        Captioned(f"What the fullest device of {case.label} holds", _ledger(ledger)),
     )
 
 

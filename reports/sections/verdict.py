@@ -26,7 +26,9 @@ def sentence(case: Case) -> str:
     bound = words.bound_at(case.points, 0)
     reach = f" at {words.sustained(case.points, 0)}" if bound == "memory-bound" else ""
     missing = int(np.sum(~np.broadcast_to(case.points.memory.fits, case.points.step_time_s.shape)))
-    room = f" {missing} of {case.points.step_time_s.size} points do not fit." if missing else ""
+    verb = "does" if missing == 1 else "do"
+    total = case.points.step_time_s.size
+    room = f" {missing} of {total} points {verb} not fit." if missing else ""
     return (
         f"{case.label}: at batch {low:,}, context {context:,}, {bound}{reach}, "
         f"{_rate(case.points, 0)}; {words.batching(case.batching)}.{room}"
@@ -43,8 +45,8 @@ def comparison(cases: Sequence[Case]) -> str:
     context = np.ravel(np.broadcast_to(first.context, first.step_time_s.shape))[index]
     order = sorted(cases, key=lambda case: -per_device(case, index))
     ratios = ", ".join(
-        f"{units.significant(per_device(order[0], index) / per_device(case, index), 2)} times "
-        f"{case.label}"
+        f"{units.significant(per_device(order[0], index) / per_device(case, index), 2)} times that "
+        f"of {case.label}"
         for case in order[1:]
     )
     return (

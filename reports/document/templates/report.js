@@ -47,11 +47,16 @@
     return batch / step / (counted === "device" ? device.devices : 1);
   }
 
+  // 1, 2 and 5 of every decade, written in full: Plotly's own log ticks say "2" for 20 and for 200.
+  const STEPS = [-3, -2, -1, 0, 1, 2, 3, 4, 5, 6].flatMap((power) =>
+    [1, 2, 5].map((digit) => Number(digit + "e" + power)));
+  const short = (value) => (value >= 1e6 ? value / 1e6 + "M" : value >= 1e3 ? value / 1e3 + "k" : String(value));
+
   const RATES = { replica: "output tokens/s", device: "output tokens/s per device", user: "output tokens/s per user" };
 
   function layout(ink, xTitle, yTitle, more) {
     const axis = {
-      type: "log", gridcolor: ink("grid"), linecolor: ink("axis"), zeroline: false,
+      type: "log", tickvals: STEPS, ticktext: STEPS.map(short), gridcolor: ink("grid"), linecolor: ink("axis"), zeroline: false,
       automargin: true, fixedrange: true,
     };
     return Object.assign({
@@ -142,7 +147,7 @@
     return CAUSES.map(([key, word, colour, pattern]) => ({
       type: "bar", orientation: "h", name: word, y: names,
       x: devices.map((index) => data.devices[index].causes_s[key][b][c] * 1e3),
-      marker: { color: ink(colour), pattern: { shape: pattern, fgcolor: ink("paper"), size: 6, solidity: 0.2 } },
+      marker: { color: ink(colour), pattern: { fillmode: "overlay", shape: pattern, fgcolor: ink("paper"), size: 6, solidity: 0.2 } },
       hoverinfo: "text",
       hovertext: devices.map((index) => {
         const device = data.devices[index], part = device.causes_s[key][b][c];
@@ -202,10 +207,10 @@
       document.getElementById(name + "-value").textContent = text;
       document.getElementById(name).setAttribute("aria-valuetext", text);
     }
-    const throughput = layout(ink, "batch (sequences decoded together)", RATES[counted]);
+    const throughput = layout(ink, "batch (sequences at once)", RATES[counted]);
     Object.assign(throughput.xaxis, ticks(data.batches, String));
     draw("throughput", each(overBatch), throughput);
-    const latency = layout(ink, "context (tokens in the cache of each sequence)", "ms per token");
+    const latency = layout(ink, "context (tokens cached per sequence)", "ms per token");
     Object.assign(latency.xaxis, ticks(data.contexts, tokens));
     draw("latency", each(overContext), latency);
     draw("pareto", each(tradeOff), layout(ink, "tokens/s per user", "tokens/s per device"));
@@ -213,8 +218,10 @@
       barmode: "stack", showlegend: true, annotations: [],
       legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, traceorder: "normal" },
     });
-    bars.xaxis.type = "linear";
-    Object.assign(bars.yaxis, { type: "category", autorange: "reversed", showgrid: false });
+    Object.assign(bars.xaxis, { type: "linear", tickvals: undefined, ticktext: undefined });
+    Object.assign(bars.yaxis, {
+      type: "category", autorange: "reversed", showgrid: false, tickvals: undefined, ticktext: undefined,
+    });
     draw("breakdown", parts(ink, devices, b, c), bars);
     tabulate(devices, b, c);
     speak(devices, b, c);
