@@ -16,13 +16,17 @@ from roofcast.calibrate.serving_points.design import (
 from roofcast.calibrate.serving_points.model import Predicted, combine
 from roofcast.calibrate.serving_points.resolve import Case
 from roofcast.calibrate.serving_points.terms import TERMS
+from roofcast.hardware.errors import InputError
 from roofcast.simulator.serving import Costs, closed_loop
 from roofcast.simulator.serving_costs import BATCHES, costs
 from roofcast.simulator.workload import Array
 
 
 def forecast_cases(cases: Sequence[Case]) -> tuple[Predicted, Design]:
-    """Every case forecast with the profile of its set-up, and the loads they were forecast for."""
+    """Every case forecast with the profile of its set-up, and the loads they were forecast for.
+
+    Raises UnknownSpecError for a set-up whose device lacks a number; `missing` finds those before.
+    """
     size = len(cases)
     parts = {field.name: np.zeros(size) for field in fields(Predicted)}
     for rows in by_setup(cases):
@@ -31,6 +35,17 @@ def forecast_cases(cases: Sequence[Case]) -> tuple[Predicted, Design]:
             values[rows] = getattr(found, name)
     saturated = parts.pop("saturated").astype(bool)
     return Predicted(**parts, saturated=saturated), loads(cases)
+
+
+def missing(cases: Sequence[Case]) -> dict[int, str]:
+    """Rows whose set-up can't be forecast, and why: a link or a peak that the spec does not know."""
+    reasons: dict[int, str] = {}
+    for rows in by_setup(cases):
+        try:
+            cases[rows[0]].setup.decode(1, 1)
+        except InputError as error:
+            reasons.update(dict.fromkeys((int(row) for row in rows), str(error)))
+    return reasons
 
 
 def loads(cases: Sequence[Case]) -> Design:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from roofcast.calibrate.serving_points.bands import factor
 from roofcast.calibrate.serving_points.design import Design
 from roofcast.calibrate.serving_points.errors import Errors
-from roofcast.calibrate.serving_points.forecasts import forecast_cases
+from roofcast.calibrate.serving_points.forecasts import forecast_cases, missing
 from roofcast.calibrate.serving_points.model import Predicted
 from roofcast.calibrate.serving_points.points import METRICS, Point, read_points
 from roofcast.calibrate.serving_points.profiles import serving_profile
@@ -96,14 +96,19 @@ def validate(
 
 def judge(points: Sequence[Point], resolved: Sequence[Case | Refusal]) -> ValidationResult:
     """Forecast resolved points and set them beside what was measured."""
-    cases = [case for case in resolved if isinstance(case, Case)]
+    found = [case for case in resolved if isinstance(case, Case)]
+    lacking = missing(found)
+    refused = [
+        *(each for each in resolved if isinstance(each, Refusal)),
+        *(Refusal(found[row].point, reason) for row, reason in lacking.items()),
+    ]
+    cases = [case for row, case in enumerate(found) if row not in lacking]
     predicted, design = forecast_cases(cases)
     records: dict[str, list[Record]] = {}
     for row, case in enumerate(cases):
         records[case.point.id] = _records(case, row, predicted, design)
-    for refusal in resolved:
-        if isinstance(refusal, Refusal):
-            records[refusal.point.id] = _refused(refusal)
+    for refusal in refused:
+        records[refusal.point.id] = _refused(refusal)
     fast = too_fast(cases, predicted)
     ordered = tuple(record for point in points for record in records[point.id])
     return ValidationResult(
