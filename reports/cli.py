@@ -28,6 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "memory": "What a rank holds, line by line, and how much fits beside the weights.",
     "decode": "Forecast one reply from first token to last, as its cache grows.",
     "simulate": "Serve requests by continuous batching: TTFT, TPOT, throughput, goodput over time.",
+    "validate": "Forecast measured serving points and say how far off the forecasts are.",
     "audit": "Audit benchmark results: floor, forecast, measured, where the time went, suspects.",
     "report": "Write a report to pass on: one HTML file, Markdown, CSV or Parquet.",
     "compare": "Devices side by side for one workload, and where one overtakes another.",
