@@ -66,6 +66,13 @@ def total_memory(accelerator: Accelerator, device: torch.device) -> float:
     return float(known) if known else usable_memory(device)
 
 
+def rank_count(device: torch.device) -> int:
+    """Ranks that one machine can hold: its GPUs, or two halves of a CPU of two threads or more."""
+    if device.type == "cuda":
+        return torch.cuda.device_count()
+    return 2 if device.type == "cpu" and torch.get_num_threads() > 1 else 1
+
+
 def usable_memory(device: torch.device) -> float:
     """Bytes that may be used now."""
     if device.type == "cuda":

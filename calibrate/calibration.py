@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from roofcast.calibrate.disturbance import warnings_of
 from roofcast.calibrate.fit import Fitted, fit_kernels
+from roofcast.calibrate.fit_links import fit_links
 from roofcast.calibrate.journal import Header, Journal
 from roofcast.calibrate.overheads import Runs, decode_runs, fit_overheads, with_kernel_errors
 from roofcast.calibrate.plan import Plan, Target, make_plan
@@ -78,7 +79,13 @@ def calibrate(
     could be measured.
     """
     require_torch()
-    from roofcast.calibrate.bench import main_dtype, make_bench, torch_device, total_memory
+    from roofcast.calibrate.bench import (
+        main_dtype,
+        make_bench,
+        rank_count,
+        torch_device,
+        total_memory,
+    )
     from roofcast.calibrate.conditions import read_conditions
 
     accelerator = attached(device)
@@ -89,6 +96,7 @@ def calibrate(
         main_dtype(place),
         total_memory(accelerator, place),
         accelerator.memory_bandwidth_bytes_per_s or _CPU_BANDWIDTH_GUESS,
+        rank_count(place),
     )
     plan = make_plan(target, quick=quick)
     header = Header(
@@ -146,6 +154,10 @@ def _measure(bench: Bench, plan: Plan, scale: Scale, journal: Journal, listener:
     recorder.kernels(plan.kernels, plan.kernel_effort)
     recorder.deadline_s = plan.budget_s
     record_runs(recorder, plan, scale)
+    if plan.ranks:
+        from roofcast.calibrate.collectives import record_ranks
+
+        record_ranks(recorder, plan.ranks, plan.kernel_effort, scale)
 
 
 def finish(device: Accelerator, journal: Journal, path: Path) -> Calibration:
@@ -159,7 +171,7 @@ def finish(device: Accelerator, journal: Journal, path: Path) -> Calibration:
             f"only {count} decode runs were measured, too few to fit; "
             "calibrate without --quick, or free memory and time"
         )
-    kernels = fit_kernels(device, ENGINE, measured, source)
+    kernels = fit_links(fit_kernels(device, ENGINE, measured, source), measured, source)
     judged = validate(kernels, runs, source)
     seen = [entry for entry in runs if not entry.held_out] or list(runs)
     fitted = with_kernel_errors(fit_overheads(kernels, seen, source), seen)

@@ -6,16 +6,17 @@ the processors meanwhile. Running out of memory is an outcome, not an error.
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from roofcast.calibrate import kernels
 from roofcast.calibrate.bench import Bench
 from roofcast.calibrate.clock import Effort, Timing, measure
-from roofcast.calibrate.conditions import others_share, read_ledger, stolen_share
+from roofcast.calibrate.conditions import Ledger, others_share, read_ledger, stolen_share
 from roofcast.calibrate.journal import Journal
 from roofcast.calibrate.plan import REFERENCE
 from roofcast.calibrate.progress import Listener, Progress
@@ -67,6 +68,16 @@ class Recorder:
             self.journal.add(self._measured(task, timer))
         self.listener(Progress(stage, len(tasks), len(tasks), "", self.elapsed_s))
 
+    def take(self, stage: str, total: int, found: Iterator[tuple[Task, Timing]]) -> None:
+        """Keep what others measure, as it comes."""
+        before = read_ledger()
+        for done, (task, timing) in enumerate(found):
+            after = read_ledger()
+            entry = self._entry(task, timing, "ok", (before, after))
+            self.journal.add(replace(entry, others=math.nan))  # those processes are not us
+            self.listener(Progress(stage, done + 1, total, task.key, self.elapsed_s))
+            before = after
+
     def _measured(self, task: Task, timer: Timer) -> Measurement:
         before = read_ledger()
         outcome, timing = "ok", Timing((), False)
@@ -77,15 +88,19 @@ class Recorder:
                 raise
             outcome = OUT_OF_MEMORY
             release_memory(self.bench.device)
-        after = read_ledger()
+        return self._entry(task, timing, outcome, (before, read_ledger()))
+
+    def _entry(
+        self, task: Task, timing: Timing, outcome: str, ledgers: tuple[Ledger, Ledger]
+    ) -> Measurement:
         return Measurement(
             kind=task.kind,
             facts=task.facts,
             samples_s=timing.samples_s,
             at_s=self.elapsed_s,
             steady=timing.steady,
-            others=others_share(before, after),
-            stolen=stolen_share(before, after),
+            others=others_share(*ledgers),
+            stolen=stolen_share(*ledgers),
             outcome=outcome,
         )
 

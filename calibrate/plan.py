@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +34,8 @@ class Target:
     dtype: str
     memory_bytes: float
     bandwidth_bytes_per_s: float
+    ranks: int = 1
+    """Processes that can work as one group: GPUs of this machine, or two halves of its CPU."""
 
     @property
     def scale(self) -> Scale:
@@ -50,6 +52,7 @@ class Plan:
     seed: int
     kernels: tuple[Task, ...]
     runs: tuple[Task, ...]
+    ranks: tuple[Task, ...]
     kernel_effort: Effort
     run_effort: Effort
     budget_s: float
@@ -57,7 +60,7 @@ class Plan:
     @property
     def identity(self) -> str:
         """Name, seed and a digest of the tasks: equal for equal plans only."""
-        text = "\n".join(task.key for task in (*self.kernels, *self.runs))
+        text = "\n".join(task.key for task in (*self.kernels, *self.runs, *self.ranks))
         return f"{self.name}-{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
@@ -75,6 +78,7 @@ def make_plan(target: Target, *, quick: bool, seed: int = 0) -> Plan:
         seed=seed,
         kernels=tuple(kernels),
         runs=tuple(runs),
+        ranks=() if quick else tuple(_between_ranks(target)),
         kernel_effort=Effort(budget_s=0.25 if quick else 0.5, interval=0.02),
         run_effort=Effort(budget_s=1.5 if quick else 4.0, interval=0.02, least=7, most=60),
         budget_s=170.0 if quick else 870.0,
@@ -244,3 +248,39 @@ def _points(target: Target, shape: Shape) -> list[tuple[int, int]]:
             if fits and step_s <= _LONGEST_STEP_S:
                 points.append((batch, context))
     return points
+
+
+# ---- several ranks ------------------------------------------------------------------------------
+
+_LARGEST_MESSAGE_BYTES = 64 << 20
+
+
+def _between_ranks(target: Target) -> Iterator[Task]:
+    """Collectives by size, and tensor-parallel decode of one shape, for 2, 4, 8 ... ranks."""
+    ranks = 2
+    sharded = [shape for shape in shapes(target.scale).values() if "quick" in shape.plans]
+    while ranks <= target.ranks:
+        yield from collective_tasks(ranks, target.dtype)
+        yield from sharded_tasks(ranks, target.dtype, sharded[1:2])
+        ranks *= 2
+
+
+def collective_tasks(
+    ranks: int, dtype: str, largest_bytes: int = _LARGEST_MESSAGE_BYTES
+) -> Iterator[Task]:
+    """Sums and gathers over `ranks`, from one hidden vector to what a long prompt needs."""
+    for kind in ("all_reduce", "all_gather"):
+        size = 4 << 10
+        while size <= largest_bytes:
+            yield Task(kind, {"bytes": size, "ranks": ranks, "dtype": dtype})
+            size *= 4
+
+
+def sharded_tasks(ranks: int, dtype: str, chosen: Iterable[Shape]) -> Iterator[Task]:
+    """Tensor-parallel decode of some shapes at a few batches."""
+    for shape in chosen:
+        for batch in (1, 8, 32):
+            yield Task("sharded", {
+                "shape": shape.name, "batch": batch, "context": 512, "dtype": dtype,
+                "ranks": ranks,
+            })  # fmt: skip

@@ -93,10 +93,10 @@ def time_run(models: Models, task: Task, bench: Bench, effort: Effort) -> Timing
     decoder = models.get(task.text("shape"), task.text("dtype"), cache_bytes)
     cache = decoder.new_cache(batch, capacity)
     decoder.fill(cache, context)
-    return measure(_stepper(decoder, cache, context), bench.step_clock, effort)
+    return measure(stepper(decoder, cache, context), bench.step_clock, effort)
 
 
-def _stepper(decoder: Decoder, cache: Cache, context: int) -> Call:
+def stepper(decoder: Decoder, cache: Cache, context: int) -> Call:
     """One decode step a call, greedy sampling included; the cache is rewound when it is full.
 
     The context so stays within a few tokens of what was asked. The tokens fed are random, not those

@@ -55,7 +55,7 @@ SHAPES = {
 }
 RUNS = [run_task(shape, batch, 32, "bf16") for shape in SHAPES.values() for batch in (1, 4)]
 EFFORT = Effort(budget_s=0.01, least=3, most=6)
-PLAN = Plan("tiny", 0, (READ, *GEMMS, *SMALL, *ATTENTION), tuple(RUNS), EFFORT, EFFORT, 60.0)
+PLAN = Plan("tiny", 0, (READ, *GEMMS, *SMALL, *ATTENTION), tuple(RUNS), (), EFFORT, EFFORT, 60.0)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from roofcast.calibrate.fit import NEVER_THE_BOUND, Fitted, fit_kernels
+from roofcast.calibrate.fit_links import fit_links
 from roofcast.calibrate.overheads import decode_runs, fit_overheads, with_kernel_errors
 from roofcast.calibrate.samples import Measurement
 from roofcast.calibrate.validation import COVERAGE, band, coverage, interval, validate
@@ -125,3 +126,25 @@ def test_interval_covers_what_it_says_on_fresh_draws() -> None:
 
 def test_coverage_needs_three_groups() -> None:
     assert coverage([np.zeros(3), np.ones(3)]) is None
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather"])
+def test_latency_and_bandwidth_of_a_link_are_recovered(kind: str) -> None:
+    """40 us and 3 GB/s a direction between two ranks, 4 % noise. A sum moves 2 (n - 1) / n = 1."""
+    random = np.random.default_rng(2)
+    share = 1.0 if kind == "all_reduce" else 0.5
+    measured = [
+        Measurement(
+            kind,
+            {"bytes": size, "ranks": 2, "dtype": "bf16"},
+            ((40e-6 + share * size / 3e9) * float(np.exp(random.normal(0, 0.04))),),
+        )
+        for size in 4096 * 2 ** np.arange(0, 15)
+    ]
+    bare = fit_kernels(DEVICE, "torch", [], "simulation")
+    found = fit_links(bare, measured, "simulation").profile
+    name = "all_reduce.2" if kind == "all_reduce" else "logits_gather.2"
+    latency = found.parameters[f"collective.latency_s.{name}"]
+    assert latency.standard_error is not None
+    assert abs(latency.value - 40e-6) < 3 * latency.standard_error < 10e-6
+    assert found.roofs[f"collective_bytes_per_s.{name}"] == pytest.approx(3e9, rel=0.08)
