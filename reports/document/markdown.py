@@ -20,7 +20,8 @@ from roofcast.reports.document.blocks import (
 )
 from roofcast.reports.tables import Table
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$@&-])")
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&-])")
+_JOINER = "\u2060"  # invisible; after an @ it keeps a host from finding a name to notify
 _DIVIDERS = {True: "---:", False: "---"}
 
 
@@ -37,15 +38,16 @@ def render(document: Document) -> str:
 def escape(text: str) -> str:
     """Text that Markdown shows as it is: no markup, link, mention or HTML; always one line.
 
-    >>> print(escape("<img src=x> [a](b) | *c* @d"))
-    \\<img src=x\\> \\[a\\]\\(b\\) \\| \\*c\\* \\@d
+    >>> print(escape("<img src=x> [a](b) | *c*"))
+    \\<img src=x\\> \\[a\\]\\(b\\) \\| \\*c\\*
     >>> print(escape("80 % band −22 % to +28 %, 1,024"))
     80 % band −22 % to +28 %, 1,024
     """
     line = " ".join(text.split())
     line = _SPECIAL.sub(lambda found: _quoted(found, line), line)
     # A bare address would become a link; a broken scheme is only read.
-    return line.replace("://", "\\://").replace("www.", "www\\.")
+    line = line.replace("://", "\\://").replace("www.", "www\\.")
+    return line.replace("@", f"@{_JOINER}")
 
 
 def _quoted(found: re.Match[str], line: str) -> str:
@@ -102,4 +104,4 @@ def _row(cells: Iterable[str]) -> str:
 def _html(text: str) -> str:
     from html import escape as escaped
 
-    return escaped(" ".join(text.split()))
+    return escaped(" ".join(text.split())).replace("@", f"@{_JOINER}")

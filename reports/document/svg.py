@@ -38,8 +38,8 @@ def inline(svg: str, key: str) -> str:
 
     It is decoration to a screen reader: the caption and the description beside it say what it shows.
 
-    >>> inline('<?xml?><svg width="9pt" id="a"><!-- x --><use href="#a"/></svg>', "f")[-65:]
-    'false" style="max-width: 12pt" id="f-a"><use href="#f-a"/></svg>'
+    >>> inline('<?xml?><svg width="9pt" id="a"><!-- x --><use href="#a"/></svg>', "f")
+    '<svg aria-hidden="true" ... style="max-width: 12pt" id="f-a"><use href="#f-a"/></svg>'
     """
     element = _COMMENTS.sub("", svg[svg.index("<svg") :])
     element = _METADATA.sub("", element)
