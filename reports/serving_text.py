@@ -179,7 +179,7 @@ def agreement(rows: Sequence[Agreement]) -> Table:
     write = {True: units.seconds, False: units.significant}
     return Table(
         (
-            Column("", [row.metric.removesuffix("_s") for row in rows], right=False),
+            Column("", [_METRICS[row.metric] for row in rows], right=False),
             Column("", [row.statistic for row in rows], right=False),
             Column("measured", [write[row.metric in _TIMES](row.measured) for row in rows]),
             Column("simulated", [write[row.metric in _TIMES](row.simulated) for row in rows]),
@@ -188,6 +188,14 @@ def agreement(rows: Sequence[Agreement]) -> Table:
     )
 
 
+_METRICS = {
+    "output_tokens_per_s": "output tokens/s",
+    "ttft_s": "TTFT",
+    "tpot_s": "TPOT",
+    "e2e_s": "end to end",
+    "running": "running",
+    "waiting": "waiting",
+}
 _TIMES = frozenset(("ttft_s", "tpot_s", "e2e_s"))
 
 

@@ -333,7 +333,7 @@ class Scheduler:
         self.epoch[index] += 1
         self.preempted[index] += 1
         self.admitted -= 1
-        self.log.preemptions.append((self.decided, index))
+        self.log.preemptions.append((self.now, index))
         heapq.heappush(self.waiting, (self.priority[index], self.arrival[index], index))
 
     def _target(self, index: int) -> int:

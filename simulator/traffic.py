@@ -17,12 +17,13 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from roofcast.hardware.errors import InputError, unknown
+from roofcast.simulator.planning.traffic import lognormal
 from roofcast.simulator.requests import Requests, requests
 from roofcast.simulator.workload import Array
 
 PROCESSES = ("poisson", "gamma", "constant", "closed")
 DISTRIBUTIONS = ("fixed", "uniform", "lognormal")
-_FORMS = "1000, uniform:500:1500 (least, most) or lognormal:1000:0.6 (mean, cv)"
+_FORMS = "1000, 500:1500 (uniform), 1000,p95=3000 or lognormal:1000:0.6 (mean, cv)"
 _MOST = 10_000_000
 
 
@@ -56,26 +57,41 @@ class Lengths:
 
 
 def lengths(text: str, name: str) -> Lengths:
-    """Lengths as they are typed: 1000, uniform:500:1500, lognormal:1000:0.6.
+    """Lengths as they are typed: 1000, 500:1500 or uniform:500:1500, 1000,p95=3000, lognormal:1000:0.6.
 
-    >>> lengths("lognormal:1000:0.6", "input")
-    Lengths(distribution='lognormal', first=1000.0, second=0.6)
+    >>> lengths("lognormal:1000:0.6", "input"), lengths("500:1500", "input").distribution
+    (Lengths(distribution='lognormal', first=1000.0, second=0.6), 'uniform')
+    >>> round(lengths("1000,p95=3000", "input").second, 3)  # the cv that puts it there
+    1.176
     """
-    kind, *numbers = ["fixed", text] if re.fullmatch(r"\d+", text.strip()) else text.split(":")
-    if kind not in DISTRIBUTIONS:
+    written = text.replace(" ", "")
+    if match := re.fullmatch(r"([\d.]+),p95=([\d.]+)", written):
+        written = f"lognormal:{match[1]}:{_cv(*map(_number, match.groups()))}"
+    elif re.fullmatch(r"\d+:\d+", written):
+        written = f"uniform:{written}"
+    kind, *numbers = ["fixed", written] if re.fullmatch(r"\d+", written) else written.split(":")
+    values = [_number(number) for number in numbers]
+    wanted = 1 if kind == "fixed" else 2
+    if kind not in DISTRIBUTIONS or len(values) != wanted or not all(map(math.isfinite, values)):
         raise InputError(f"{name} {text!r} is no length; write {_FORMS}")
-    try:
-        values = [float(number) for number in numbers]
-    except ValueError:
-        values = []
-    if len(values) != (1 if kind == "fixed" else 2) or not all(map(math.isfinite, values)):
-        raise InputError(f"{name} {text!r} cannot be read; write {_FORMS}")
     found = Lengths(kind, *values)
     if not 1 <= found.first <= _MOST or found.second > _MOST or found.second < 0:
         raise InputError(f"{name} {text!r}: lengths are from 1 to {_MOST:,} tokens")
     if kind == "uniform" and found.second < found.first:
         raise InputError(f"{name} {text!r}: the least is larger than the most")
     return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _cv(mean: float, p95: float) -> float:
+    """The coefficient of variation of a log-normal distribution with that 95th percentile."""
+    return lognormal(mean, p95).variation if mean >= 1 and math.isfinite(p95) else math.nan
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from roofcast.calibrate.served_runs import (
 )
 from roofcast.hardware.profile_store import write_text
 from roofcast.reports import options, output, serving_text, words
-from roofcast.reports.durations import duration_s
+from roofcast.reports.durations import seconds
 from roofcast.simulator.scenario import Outcome, Scenario
 from roofcast.simulator.scenario import simulate as serve
 from roofcast.simulator.serving_stats import over_time
@@ -69,7 +69,7 @@ def simulate(
         typer.Option(
             "--input",
             metavar="LENGTH",
-            help="Prompt tokens: 1000, uniform:500:1500, or lognormal:1000:0.6 (mean, cv).",
+            help="Prompt tokens: 1000, 500:1500 (uniform), 1000,p95=3000 (log-normal).",
         ),
     ] = "1000",
     reply: Annotated[
@@ -124,7 +124,7 @@ def simulate(
     ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw the run as FILE.png and FILE.svg."),
+        typer.Option(metavar="FILE", help="Draw FILE-state and FILE-latency, as PNG and SVG."),
     ] = None,
     against: Annotated[
         Path | None,
@@ -144,7 +144,7 @@ def simulate(
 
     \b
     Examples:
-      roofcast simulate llama-3.1-8b -d h100-sxm --rate 20 --input lognormal:1000:0.6
+      roofcast simulate llama-3.1-8b -d h100-sxm --rate 20 --input 1000,p95=3000
       roofcast simulate llama-3.1-8b -d l40s --trace trace.csv --out requests.csv --json
       roofcast simulate qwen3-32b -d h200-sxm --concurrency 64 --ttft-slo 2s --tpot-slo 40ms
     """
@@ -172,8 +172,8 @@ def simulate(
         max_sequences=max_sequences,
         block_tokens=block_tokens,
         kv_tokens=kv_tokens,
-        ttft_slo_s=None if ttft_slo is None else duration_s(ttft_slo, "--ttft-slo"),
-        tpot_slo_s=None if tpot_slo is None else duration_s(tpot_slo, "--tpot-slo"),
+        ttft_slo_s=None if ttft_slo is None else seconds(ttft_slo, "--ttft-slo"),
+        tpot_slo_s=None if tpot_slo is None else seconds(tpot_slo, "--tpot-slo"),
     )
     outcome = serve(scenario)
     compared = compare(outcome, against, against_counts)
@@ -186,7 +186,7 @@ def simulate(
         _print(outcome, compared)
     write(outcome, out, timeline, chrome_trace)
     if figure is not None:
-        _draw(outcome, figure, against_counts)
+        _draw(outcome, figure, against_counts, against)
 
 
 def compare(outcome: Outcome, against: Path | None, counts: Path | None) -> list[Agreement]:
@@ -233,9 +233,13 @@ def _print(outcome: Outcome, compared: list[Agreement]) -> None:
         output.show(serving_text.agreement(compared))
 
 
-def _draw(outcome: Outcome, stem: Path, counts: Path | None) -> None:
+def _draw(outcome: Outcome, stem: Path, counts: Path | None, against: Path | None) -> None:
     from roofcast.reports.figures.serving_pages import serving_page
 
-    measured = None if counts is None else read_counts(counts)
-    drawn = serving_page(outcome, stem.with_suffix("") if stem.suffix else stem, measured)
+    drawn = serving_page(
+        outcome,
+        stem.with_suffix("") if stem.suffix else stem,
+        None if counts is None else read_counts(counts),
+        None if against is None else read_run(against),
+    )
     output.note(f"wrote {', '.join(str(path) for path in drawn)}")
