@@ -240,10 +240,8 @@ def tensor_curve(where: Setup, context: int, sizes: Sequence[int], most: int = 5
             f"{where.architecture.name} at context {context:,} fits on none of "
             f"{', '.join(f'TP {n}' for n in sizes)} of {where.device.id}"
         )
-    ranks, single_s, links, batch, gives, full_links = (
-        np.array(column) for column in zip(*rows, strict=True)
-    )
-    return TensorCurve(ranks, single_s, links, batch, gives, full_links)
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    return TensorCurve(*columns)
 
 
 def _link_share(forecast: Forecast) -> float:

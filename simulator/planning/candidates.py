@@ -19,7 +19,7 @@ from roofcast.simulator.memory import Line, Memory, memory
 from roofcast.simulator.planning.asked import Asked, Options
 from roofcast.simulator.planning.speculation import draft_bytes
 from roofcast.simulator.quantization import requantise
-from roofcast.simulator.workload import Parallelism, Workload
+from roofcast.simulator.workload import Array, Parallelism, Workload
 
 NETWORK = "needs a network between nodes (--network)"
 WEIGHTS = "the weights do not fit"
@@ -141,7 +141,7 @@ def _held(asked: Asked, where: Setup, weight_dtype: str | None) -> Candidate | s
     )
 
 
-def held(options: Options, where: Setup, batch: float, context: np.ndarray) -> Memory:  # type: ignore[type-arg]
+def held(options: Options, where: Setup, batch: float, context: Array) -> Memory:
     """The ledger of a set-up, with its draft and without the experts kept elsewhere."""
     ledger = memory(where.costed(Workload.decode(batch, context)), where.device)
     extra = []

@@ -95,7 +95,8 @@ class CostTable:
         rows = np.concatenate([[chunk], shared + chunk, shared + 2.0 * chunk])
         work = Workload(rows, np.zeros(()), _ONE)
         seconds = self._total(where, f"bodies {chunk} {riding}", work, reading, _is_body)
-        return (seconds[0], *np.split(seconds[1:], 2))  # type: ignore[return-value]
+        one, two = np.split(seconds[1:], 2)
+        return seconds[0], one, two
 
     def _decode_work(self, groups: int, new: int = 1) -> Workload:
         """Batches of a replica, whole sequences per attention group."""

@@ -228,7 +228,9 @@ def _deployment(
         headroom=float(capacity[index]) * replicas / asked.traffic.amount - 1.0,
         binds=LIMITS[int(service.binds[index])],
         price=price,
-        usd_per_hour=price and devices * price.usd_per_hour(where.device, asked.power),
+        usd_per_hour=None
+        if price is None
+        else devices * price.usd_per_hour(where.device, asked.power),
         watts=devices * watts(where.device, asked.power) if known else None,
     )
 
