@@ -252,6 +252,8 @@ def _placement(
         raise InputError(f"unknown torch device {str(device)!r}, e.g. cpu or cuda") from error
     if place.type == "cuda" and not torch.cuda.is_available():
         raise InputError("device cuda was asked for, but torch sees no CUDA device")
+    if packed and place.type != "cpu":
+        raise InputError(f"only a CPU's weights can be packed, not those of {place}")
     chosen = DTYPES[dtype]
     pack = can_pack(place, chosen) if packed is None else packed
     return Placement(place, chosen, pack, shard)
