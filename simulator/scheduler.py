@@ -25,15 +25,15 @@ from roofcast.simulator.paging import BlockPool
 from roofcast.simulator.requests import Requests
 from roofcast.simulator.step_time import StepTimes
 
-Chunk = tuple[int, int]
-"""A request and how many tokens of it a step reads."""
+Chunk = tuple[int, int]  # a request and how many tokens of it a step reads
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
     """Limits of the scheduler: tokens a step, sequences at once, cache size in tokens and its pages.
 
-    Not `chunked`: a prompt is read whole, in a step of its own tokens and no decoding ones. `ahead`:
+    `prompts_first`: prompts are read in steps of their own, before decoding goes on (SGLang). Not
+    `chunked`: so are they, and each one whole. `ahead`:
     a step is decided while the one before it runs. `whole_prompt_fits`: a prompt is begun only when
     all of it has room. `keeps_blocks`: a preempted sequence finds what is left of its blocks. A request
     reaches the scheduler `request_s` after its arrival.
@@ -43,6 +43,7 @@ class Policy:
     token_budget: int = 2048
     max_sequences: int = 256
     block_tokens: int = 16
+    prompts_first: bool = False
     chunked: bool = True
     ahead: bool = True
     whole_prompt_fits: bool = True
@@ -58,6 +59,11 @@ class Policy:
                 f"token_budget ({self.token_budget}) must be at least max_sequences "
                 f"({self.max_sequences}): every decoding sequence takes one token of it"
             )
+
+    @property
+    def apart(self) -> bool:
+        """Whether a step either reads prompts or decodes."""
+        return self.prompts_first or not self.chunked
 
     @property
     def blocks(self) -> int:
@@ -153,10 +159,10 @@ class Scheduler:
         policy = self.policy
         self._free(self.left if policy.ahead else self.leaving)
         self.left, self.leaving = (self.leaving if policy.ahead else []), []
-        alone = not policy.chunked and bool(chunks := self._choose_chunks(preempted=False))
+        alone = policy.apart and bool(chunks := self._choose_chunks(preempted=False))
         if not alone:
             preempted = self._claim_decode_blocks()
-            chunks = self._choose_chunks(preempted) if policy.chunked else []
+            chunks = [] if policy.apart else self._choose_chunks(preempted)
         decoding = 0 if alone else self.decoding
         if not decoding and not chunks:
             if self.left or self.decided < self.now:
@@ -168,8 +174,8 @@ class Scheduler:
     def _compute(self, decoding: int, chunks: list[Chunk]) -> int:
         """Let the decided step run: its time passes, its tokens are there."""
         mean = self.context_sum / self.decoding if decoding else 0.0
-        sizes = [(self.cached[i], new) for i, new in chunks]
-        begin, self.now = self.now, self.now + self.times(decoding, mean, sizes)
+        lasts = self.times(decoding, mean, [(self.cached[i], new) for i, new in chunks])
+        begin, self.now = self.now, self.now + lasts
         self.decided = begin if self.policy.ahead else self.now
         read = sum(new for _, new in chunks)
         running, used = self.admitted, self.policy.blocks - self.pool.free
@@ -194,7 +200,7 @@ class Scheduler:
 
     def _choose_chunks(self, preempted: bool) -> list[Chunk]:
         """Prompts, begun ones first, that fit in the budget, in the cache and beside each other."""
-        budget = self.policy.token_budget - (self.decoding if self.policy.chunked else 0)
+        budget = self.policy.token_budget - (0 if self.policy.apart else self.decoding)
         chunks: list[Chunk] = []
         for index in list(self.begun):
             if budget <= 0:

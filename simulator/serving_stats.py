@@ -126,7 +126,7 @@ def summary(served: Served, objectives: Objectives | None = None) -> Summary:
         good_share=float(good.mean()),
         ttft_s=Spread.of(served.ttft_s),
         tpot_s=Spread.of(served.tpot_s),
-        itl_s=_weighted(length, steps.decoding),
+        itl_s=_weighted(_gaps(served), steps.decoding),
         e2e_s=Spread.of(served.e2e_s),
         queue_s=Spread.of(served.scheduled_s - requests.arrival_s),
         running=float(steps.running @ length) / duration,
@@ -141,6 +141,22 @@ def summary(served: Served, objectives: Objectives | None = None) -> Summary:
             read - int((requests.input_tokens - requests.cached_tokens).sum()), 0
         ),
     )
+
+
+def _gaps(served: Served) -> Array:
+    """Seconds between the tokens of each step and those before: prompts read in between count."""
+    steps = served.timeline
+    gaps = steps.end_s - steps.begin_s
+    if not served.policy.apart:
+        return gaps
+    decodes = np.flatnonzero(steps.decoding)
+    since = steps.end_s[decodes[:-1]]
+    busy = np.concatenate(([0.0], np.cumsum(gaps)))
+    worked = busy[decodes[1:] + 1] - busy[decodes[:-1] + 1]
+    elapsed = steps.end_s[decodes[1:]] - since
+    # Where the engine idled in between, those that decode now had not begun.
+    gaps[decodes[1:]] = np.where(elapsed <= worked + 1e-9, elapsed, gaps[decodes[1:]])
+    return gaps
 
 
 def _weighted(values: Array, weights: NDArray[np.int64]) -> Spread:

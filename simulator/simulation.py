@@ -9,6 +9,7 @@ import numpy as np
 from roofcast.hardware.errors import CapacityError, InputError
 from roofcast.simulator.api import Setup
 from roofcast.simulator.batching import Served, serve
+from roofcast.simulator.engines import find_engine
 from roofcast.simulator.memory import memory
 from roofcast.simulator.requests import Requests
 from roofcast.simulator.scheduler import Policy
@@ -66,6 +67,7 @@ def scheduling(where: Setup, requests: Requests, kv_tokens: int | None = None) -
         token_budget=budget,
         max_sequences=sequences,
         block_tokens=engine.block_tokens or 1,
+        prompts_first=find_engine(where.kernels or where.profile.engine).prompts_first,
         request_s=where.profile.value("host.request_s", 0.0),
     )
 

@@ -54,6 +54,13 @@ def test_unchunked_prompts_stop_the_others() -> None:
     assert served.last_token_s[0] == pytest.approx(11 * STEP_S)
 
 
+def test_prompts_first_are_read_in_chunks_while_the_others_stop() -> None:
+    served = run(requests([0.0, 0.015], [10, 195], [10, 1]), prompts_first=True)
+    # the first decodes once, then stops for two chunks of the second
+    assert served.first_token_s[1] == pytest.approx(4 * STEP_S)
+    assert served.last_token_s[0] == pytest.approx(12 * STEP_S)
+
+
 def test_sequences_at_once_are_limited() -> None:
     served = run(requests(np.zeros(4), 10, 5), max_sequences=2)
     assert served.timeline.decoding.max() == 2
@@ -140,7 +147,7 @@ def test_a_prefix_hit_is_not_read_again() -> None:
     chunked=st.booleans(),
     blocks=st.integers(12, 60),
     at_once=st.integers(1, 12),
-    switches=st.tuples(st.booleans(), st.booleans(), st.booleans()),
+    switches=st.tuples(*[st.booleans()] * 4),
 )
 def test_conservation(
     seed: int,
@@ -148,7 +155,7 @@ def test_conservation(
     chunked: bool,
     blocks: int,
     at_once: int,
-    switches: tuple[bool, bool, bool],
+    switches: tuple[bool, bool, bool, bool],
 ) -> None:
     """Every request is answered once, in full, in time order, within the cache and the limits."""
     rng = np.random.default_rng(seed)
@@ -157,7 +164,7 @@ def test_conservation(
         rng.integers(1, 90, count),
         rng.integers(1, 60, count),
     )
-    ahead, whole, keeps = switches
+    ahead, whole, keeps, first = switches
     served = run(
         trace,
         chunked=chunked,
@@ -166,6 +173,7 @@ def test_conservation(
         ahead=ahead,
         whole_prompt_fits=whole,
         keeps_blocks=keeps,
+        prompts_first=first,
     )
     assert np.all(served.scheduled_s >= trace.arrival_s)
     assert np.all(served.first_token_s > served.scheduled_s)

@@ -43,6 +43,13 @@ def test_a_reply_of_one_token_has_no_tpot_to_miss() -> None:
     assert np.isnan(summary(served).itl_s.mean)
 
 
+def test_prompts_read_between_two_tokens_count() -> None:
+    served = run(requests([0.0, 0.015], [10, 195], [10, 1]), prompts_first=True)
+    itl = summary(served).itl_s
+    assert itl.largest == pytest.approx(3 * STEP_S)  # two chunks, then the next token
+    assert itl.mean == pytest.approx(summary(served).tpot_s.mean)
+
+
 def test_windows_hold_every_token() -> None:
     rng = np.random.default_rng(3)
     trace = requests(
