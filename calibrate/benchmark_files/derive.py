@@ -64,6 +64,22 @@ def reply_length(
     return Quantity(round(value, 6), f"1 + ({request_s.source} - {ttft.source}) / {tpot.source}")
 
 
+def without_first(
+    per_token: Quantity, ttft: Quantity | None, output: Quantity | None
+) -> Quantity | None:
+    """T = (O t - F) / (O - 1) from a time per token t = L / O that includes the first one.
+
+    >>> t = Quantity(0.01045, "tpot")  # GuideLLM's example: 2.09 s over 200 tokens
+    >>> round(without_first(t, Quantity(0.1, "ttft"), Quantity(200, "osl")).value, 6)
+    0.01
+    """
+    if ttft is None or output is None or output.value < 2:
+        return None
+    rest = per_token.value * output.value - ttft.value
+    words = f"({per_token.source} x {output.source} - {ttft.source}) / ({output.source} - 1)"
+    return Quantity(rest / (output.value - 1.0), words) if rest > 0 else None
+
+
 def decoding(record: Record) -> float | None:
     """Sequences that decode at a time: C (O - 1) T / (F + (O - 1) T), the others wait or prefill.
 

@@ -11,6 +11,7 @@ import mmap
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NoReturn
 
@@ -45,7 +46,9 @@ def documents(path: Path) -> Iterator[Document]:
     elif _is_by_lines(path):
         yield from _by_lines(path)
     else:
-        yield from _in_text(decode(_without_lists(path), path), path)
+        seen = path.stat()
+        text = _without_lists(path, seen.st_size, seen.st_mtime_ns)
+        yield from _in_text(decode(text, path), path)
 
 
 def objects(path: Path) -> Iterator[Document]:
@@ -125,12 +128,14 @@ def _by_lines(path: Path) -> Iterator[Document]:
                 yield Document(f"line {number}", _value(text, start, path)[0])
 
 
-def _without_lists(path: Path) -> bytes:
-    """The file with `null` for each list of single requests.
+@lru_cache(maxsize=1)
+def _without_lists(path: Path, size: int, changed_ns: int) -> bytes:
+    """The file with `null` for each list of single requests; kept while size and time stay the same.
 
     Inside a JSON string every quote has a backslash before it, so that a key as `_LISTS` has it can
     only be a key.
     """
+    del changed_ns  # part of the key only
     kept: list[bytes] = []
     total = 0
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as raw:
@@ -140,11 +145,10 @@ def _without_lists(path: Path) -> bytes:
             end = match.end() if match else len(raw)
             total += end - start
             if total > WHOLE_BYTES:
-                size = f"{len(raw) / 1e6:,.0f} MB"
                 raise unusable(
                     path,
-                    f"{size}, more than {WHOLE_BYTES / 1e6:.0f} MB of them other than lists of "
-                    "single requests: too large for a benchmark's result",
+                    f"{size / 1e6:,.0f} MB, more than {WHOLE_BYTES / 1e6:.0f} MB of them other than "
+                    "lists of single requests: too large for a benchmark's result",
                 )
             kept.append(raw[start:end])
             if match is None:

@@ -3,7 +3,7 @@
 Source: vllm-project/guidellm, src/guidellm/benchmark/schemas and schemas/request_stats.py.
 `inter_token_latency_ms` is (last token - first token) / (n - 1), the TPOT of others.
 `time_per_output_token_ms` is (last token - start of the request) / n: it includes TTFT (issue 1144
-there) and is only read where nothing better is, and then flagged.
+there) and is only read where nothing better is, with the first token taken out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from roofcast.calibrate.benchmark_files import derive
 from roofcast.calibrate.benchmark_files.conditions import Conditions
 from roofcast.calibrate.benchmark_files.fields import Fields
 from roofcast.calibrate.benchmark_files.formats import Format, Opening, each_object
@@ -40,9 +41,7 @@ def records(path: Path) -> Iterator[Record]:
 
 
 def _record(fields: Fields) -> Record:
-    gap = _metric(fields, "inter_token_latency_ms", MS)
-    with_first = None if gap else _metric(fields, "time_per_output_token_ms", MS)
-    flags = ["tpot_includes_ttft"] if with_first else []
+    gap, flags = _gap(fields)
     if (fields.number(_path("output_tokens_per_iteration")) or 0.0) > _PER_ITERATION:
         flags.append("multi_token_chunks")
     if fields.number(("metrics", "request_totals", "errored")):
@@ -55,7 +54,7 @@ def _record(fields: Fields) -> Record:
             requested=_requested(fields),
             input_tokens=_metric(fields, "prompt_token_count"),
             output_tokens=_metric(fields, "output_token_count"),
-            tpot_s=gap or with_first,
+            tpot_s=gap,
             ttft_s=_metric(fields, "time_to_first_token_ms", MS),
             e2e_s=_metric(fields, "request_latency"),
             output_tokens_per_s=_metric(fields, "output_tokens_per_second"),
@@ -69,6 +68,20 @@ def _record(fields: Fields) -> Record:
         rate=_metric(fields, "requests_per_second"),
         achieved=_metric(fields, "request_concurrency"),
     )
+
+
+def _gap(fields: Fields) -> tuple[Quantity | None, list[str]]:
+    """The time between tokens; from the time per token with the first one taken out, else as it is."""
+    gap = _metric(fields, "inter_token_latency_ms", MS)
+    whole = _metric(fields, "time_per_output_token_ms", MS)
+    if gap is not None or whole is None:
+        return gap, []
+    rest = derive.without_first(
+        whole,
+        _metric(fields, "time_to_first_token_ms", MS),
+        _metric(fields, "output_token_count"),
+    )
+    return (rest, ["first_token_taken_out"]) if rest else (whole, ["tpot_includes_ttft"])
 
 
 def _path(metric: str, statistic: str = "mean") -> tuple[str, ...]:

@@ -23,6 +23,7 @@ FLAG_WORDS: Final[Mapping[str, str]] = {
     "batch_only_requested": "the file says how many requests were asked for, not how many ran",
     "disaggregated": "prefill and decode ran on different devices",
     "failed_requests": "some requests failed",
+    "first_token_taken_out": "the file's time per token includes the first one, which was taken out",
     "multi_token_chunks": "stream chunks hold several tokens: ITL is longer than TPOT",
     "nominal_lengths": "lengths are those asked for, not those that ran",
     "prefill_included": "the time includes reading the prompt",

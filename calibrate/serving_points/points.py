@@ -97,7 +97,7 @@ def read_points(path: str | Path) -> tuple[Point, ...]:
 def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, str]]]:
     opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rt", encoding="utf-8", newline="") as file:
+        with opener(path, "rt", encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             missing = [name for name in _REQUIRED if name not in (reader.fieldnames or ())]
             if missing:
