@@ -22,13 +22,16 @@ from roofcast.calibrate.validation import Judged, band, validate
 from roofcast.hardware import profile_store
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.detect import attached
-from roofcast.hardware.errors import InputError, MeasurementError
+from roofcast.hardware.errors import InputError, MeasurementError, unknown
 from roofcast.hardware.profile import HeldOut, Profile
 
 if TYPE_CHECKING:
     from roofcast.calibrate.bench import Bench
 
 ENGINE = "torch"
+ENGINES = {"eager": ENGINE, "compiled": "torch-compiled", "graph": "torch-graph"}
+"""The engine a profile names, by how its decode steps were issued."""
+
 _CPU_BANDWIDTH_GUESS = 20e9
 _FEWEST_RUNS = 6
 
@@ -67,16 +70,17 @@ def calibrate(
     device: str = "auto",
     *,
     quick: bool = False,
+    mode: str = "eager",
     out: str | Path | None = None,
     resume: bool = False,
     listener: Listener = silent,
 ) -> Calibration:
     """Measure the attached device, fit a profile, judge it on runs it hasn't seen, and write it.
 
-    `out` is the profile's file, by default where forecasts look for this device; raw samples lie
-    beside it. `resume` goes on with an interrupted calibration. InputError where torch is missing,
-    nothing can be written, or the calibration is interrupted; MeasurementError where too little
-    could be measured.
+    `mode` is how steps are issued: eager, compiled (torch.compile) or graph (CUDA graphs). `out` is
+    the profile's file, by default where forecasts look for this device; raw samples lie beside it.
+    `resume` goes on with an interrupted calibration. InputError where torch is missing, nothing can
+    be written, or the calibration is interrupted; MeasurementError where too little was measured.
     """
     require_torch()
     from roofcast.calibrate.bench import (
@@ -87,10 +91,14 @@ def calibrate(
         total_memory,
     )
     from roofcast.calibrate.conditions import read_conditions
+    from roofcast.calibrate.modes import require_mode
 
+    if mode not in ENGINES:
+        raise unknown("mode", mode, ENGINES)
     accelerator = attached(device)
-    path = Path(out) if out else profile_store.path_for(accelerator.id, ENGINE)
+    path = Path(out) if out else profile_store.path_for(accelerator.id, ENGINES[mode])
     place = torch_device(accelerator)
+    require_mode(mode, place)
     target = Target(
         accelerator,
         main_dtype(place),
@@ -98,10 +106,10 @@ def calibrate(
         accelerator.memory_bandwidth_bytes_per_s or _CPU_BANDWIDTH_GUESS,
         rank_count(place),
     )
-    plan = make_plan(target, quick=quick)
+    plan = make_plan(target, quick=quick, mode=mode)
     header = Header(
         device=accelerator.id,
-        engine=ENGINE,
+        engine=ENGINES[mode],
         plan=plan.identity,
         started=_now(),
         scale=target.scale,
@@ -171,7 +179,8 @@ def finish(device: Accelerator, journal: Journal, path: Path) -> Calibration:
             f"only {count} decode runs were measured, too few to fit; "
             "calibrate without --quick, or free memory and time"
         )
-    kernels = fit_links(fit_kernels(device, ENGINE, measured, source), measured, source)
+    bare = fit_kernels(device, journal.header.engine, measured, source)
+    kernels = fit_links(bare, measured, source)
     judged = validate(kernels, runs, source)
     seen = [entry for entry in runs if not entry.held_out] or list(runs)
     fitted = with_kernel_errors(fit_overheads(kernels, seen, source), seen)

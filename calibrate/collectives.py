@@ -11,14 +11,13 @@ import torch.distributed as dist
 from roofcast.calibrate.clock import Call, Effort, Timing, clock_for
 from roofcast.calibrate.decoder import DTYPES, Decoder
 from roofcast.calibrate.measuring import Recorder
+from roofcast.calibrate.modes import ROOM, stepper
 from roofcast.calibrate.ranks import Rank, Send, measure_together, run_ranks
-from roofcast.calibrate.runs import stepper
 from roofcast.calibrate.samples import Task
 from roofcast.calibrate.shapes import Scale, find_shape
 from roofcast.calibrate.shards import Shard
 
 _SEED = 20
-_ROOM = 16
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def _decode(task: Task, rank: Rank, assignment: Assignment) -> Call:
     shard = Shard(rank.index, rank.count)
     decoder = Decoder(architecture, rank.device, task.text("dtype"), seed=_SEED, shard=shard)
     context = task.whole("context")
-    cache = decoder.new_cache(task.whole("batch"), context + _ROOM)
+    cache = decoder.new_cache(task.whole("batch"), context + ROOM)
     decoder.fill(cache, context)
     return stepper(decoder, cache, context)
 

@@ -18,7 +18,7 @@ from roofcast.calibrate.blocks import Attention, Heads, Norm, Step
 from roofcast.calibrate.clock import Call
 from roofcast.calibrate.counted import operators_of
 from roofcast.calibrate.decoder import DTYPES
-from roofcast.calibrate.kv_cache import Cache, Exact, Shape
+from roofcast.calibrate.kv_cache import Cache, Exact, Masked, Shape, Slots
 from roofcast.calibrate.linear import Linear, can_pack
 from roofcast.calibrate.mlp import Activation, GroupedExperts, LoopedExperts, Moe, can_group
 from roofcast.calibrate.samples import Task
@@ -72,21 +72,24 @@ def _copy(task: Task, bench: Bench) -> Call:
 def _gemm(task: Task, bench: Bench) -> Call:
     dtype = DTYPES[task.text("dtype")]
     outputs, inputs = task.whole("outputs"), task.whole("inputs")
-    matrices = cycle(_linears(bench, outputs, inputs, dtype))
+    packed = bool(task.facts.get("packed", can_pack(bench.device, dtype)))
+    matrices = cycle(_linears(bench, (outputs, inputs), dtype, packed))
     rows = _random(bench, (task.whole("rows"), inputs), dtype)
     return lambda: next(matrices)(rows)
 
 
-def _linears(bench: Bench, outputs: int, inputs: int, dtype: torch.dtype) -> list[Linear]:
+def _linears(
+    bench: Bench, shape: tuple[int, int], dtype: torch.dtype, packed: bool
+) -> list[Linear]:
     """Matrices of one shape, together as large as the arena.
 
     Unpacked ones are pieces of the arena itself. Packed ones need memory of their own, so the bench
     keeps those of the last shape only.
     """
-    pieces = bench.arena.pieces((outputs, inputs), dtype)
-    if not can_pack(bench.device, dtype):
+    pieces = bench.arena.pieces(shape, dtype)
+    if not packed:
         return [Linear(piece) for piece in pieces]
-    key = f"{outputs} x {inputs} {dtype}"
+    key = f"{shape} {dtype}"
     if key not in bench.packed:
         bench.packed.clear()
         bench.packed[key] = [Linear(piece, packed=True) for piece in pieces]
@@ -114,7 +117,7 @@ def _attention(task: Task, bench: Bench) -> Call:
     cache.keys = tuple(store[0] for store in stores)
     cache.values = tuple(store[1] for store in stores)
     turn = _random(bench, (2, 1, 1, dim), dtype)
-    slots = (Exact(context, 1, size),) * len(stores)
+    slots = (_slots(task, bench, size),) * len(stores)
     step = Step(cache, slots, 1, rotations=((turn[0], turn[1]),))
     past = _Past(torch.empty(1, 1))
     sizes = Heads(queries, heads, dim, dim**-0.5, window, rotation=0)
@@ -127,6 +130,15 @@ def _attention(task: Task, bench: Bench) -> Call:
         attention(qkv, step)
 
     return call
+
+
+def _slots(task: Task, bench: Bench, size: int) -> Slots:
+    """Where the new token goes and what is read: as many entries as there are, or all under a mask."""
+    context = task.whole("context")
+    if not task.facts.get("masked"):
+        return Exact(context, 1, size)
+    position = torch.tensor([context], device=bench.device)
+    return Masked(position % size, size, torch.arange(size, device=bench.device) <= position)
 
 
 def _norm(task: Task, bench: Bench) -> Call:
@@ -170,26 +182,26 @@ def _expert_blocks(task: Task, bench: Bench, dtype: torch.dtype) -> list[Moe]:
     """Blocks of experts, together as large as the arena; those of the last shape are kept."""
     count, hidden, width = (task.whole(name) for name in ("count", "hidden", "width"))
     top_k = task.whole("top_k")
-    key = f"{top_k} of {count} experts of {hidden} x {width} {dtype}"
+    packed = bool(task.facts.get("packed", can_pack(bench.device, dtype)))
+    key = f"{top_k} of {count} experts of {hidden} x {width} {dtype} {packed}"
     if key not in bench.packed:
         bench.packed.clear()
         router = Linear(_random(bench, (count, hidden), dtype))
         pieces = bench.arena.pieces((count, 3 * width * hidden), dtype)
         bench.packed[key] = [
-            Moe(router, _routed(piece, hidden, width, bench), top_k, normalise=True)
+            Moe(router, _routed(piece, hidden, width, packed), top_k, normalise=True)
             for piece in pieces
         ]
     return bench.packed[key]
 
 
-def _routed(piece: torch.Tensor, hidden: int, width: int, bench: Bench) -> torch.nn.Module:
+def _routed(piece: torch.Tensor, hidden: int, width: int, packed: bool) -> torch.nn.Module:
     """The experts of one block, in the form the decoder gives them on this device."""
     count, activation = piece.shape[0], Activation("silu", gated=True)
     ups = piece[:, : 2 * width * hidden].reshape(count, 2 * width, hidden)
     downs = piece[:, 2 * width * hidden :].reshape(count, hidden, width)
-    if can_group(bench.device, piece.dtype):
+    if can_group(piece.device, piece.dtype):
         return GroupedExperts(ups, downs, activation)
-    packed = can_pack(bench.device, piece.dtype)
     return LoopedExperts(
         [Linear(up, packed=packed) for up in ups],
         [Linear(down, packed=packed) for down in downs],

@@ -18,7 +18,7 @@ from roofcast.simulator.passes import Pass
 from roofcast.simulator.prediction import Forecast, forecast_pass, host_time
 from roofcast.simulator.workload import Array, Workload
 
-HOST = ("host.step_s", "host.layer_s", "host.sequence_s")
+_HOST = ("host.step_s", "host.layer_s", "host.sequence_s")
 _LIMITS = {
     "host.step_s": 0.05,
     "host.layer_s": 0.01,
@@ -82,6 +82,12 @@ def forecast_s(runs: Runs, device: Accelerator, profile: Profile) -> Array:
     return forecast_pass(runs.work, device, profile).step_time_s
 
 
+def host_parameters(fitted: Fitted) -> tuple[str, ...]:
+    """What the host can cost: dispatch, too, where the device runs ahead of it kernel by kernel."""
+    waits = fitted.device.kind != "cpu" and fitted.profile.engine == "torch"
+    return (*_HOST, "host.kernel_s") if waits else _HOST
+
+
 def fit_overheads(fitted: Fitted, runs: Sequence[Runs], source: str) -> Fitted:
     """Add the host's parameters to a profile that knows its kernels."""
     if not runs:
@@ -97,12 +103,13 @@ def with_kernel_errors(fitted: Fitted, runs: Sequence[Runs]) -> Fitted:
     kernels' parameters independent: var += sum over k of (host at k + its error - host)^2.
     """
     parameters = dict(fitted.profile.parameters)
-    variances = dict.fromkeys(HOST, 0.0)
+    host = host_parameters(fitted)
+    variances = dict.fromkeys(host, 0.0)
     for moved in _moved(fitted.profile):
         found = _fit(replace(fitted, profile=moved), runs)
-        for name in HOST:
+        for name in host:
             variances[name] += (found[name].value - parameters[name].value) ** 2
-    for name in HOST:
+    for name in host:
         own = parameters[name].standard_error
         if own is not None:
             total = float(np.sqrt(own**2 + variances[name]))
@@ -113,7 +120,7 @@ def with_kernel_errors(fitted: Fitted, runs: Sequence[Runs]) -> Fitted:
 def _moved(profile: Profile) -> Iterator[Profile]:
     """The profile with one kernel parameter, or one point of a curve, higher by its error."""
     for name, kernel in profile.parameters.items():
-        if name not in HOST and kernel.standard_error:
+        if not name.startswith("host.") and kernel.standard_error:
             yield with_values(profile, {name: kernel.value + kernel.standard_error})
     for name, curve in profile.curves.items():
         for index, error in enumerate(curve.standard_errors):
@@ -130,7 +137,7 @@ def _step_s(bare: Forecast, profile: Profile) -> Array:
 
 
 def _fit(fitted: Fitted, runs: Sequence[Runs]) -> Fit:
-    unknowns = [Unknown(name, 1e-5, 0.0, _LIMITS[name]) for name in HOST]
+    unknowns = [Unknown(name, 1e-5, 0.0, _LIMITS[name]) for name in host_parameters(fitted)]
     bare = with_values(fitted.profile, dict.fromkeys(_LIMITS, 0.0))
     forecasts = [forecast_pass(entry.work, fitted.device, bare) for entry in runs]
 

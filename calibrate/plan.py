@@ -50,6 +50,7 @@ class Plan:
 
     name: str
     seed: int
+    mode: str
     kernels: tuple[Task, ...]
     runs: tuple[Task, ...]
     ranks: tuple[Task, ...]
@@ -61,21 +62,27 @@ class Plan:
     def identity(self) -> str:
         """Name, seed and a digest of the tasks: equal for equal plans only."""
         text = "\n".join(task.key for task in (*self.kernels, *self.runs, *self.ranks))
-        return f"{self.name}-{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return (
+            f"{self.name}-{self.mode}-{self.seed}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        )
 
 
 REFERENCE = "reference"
 """Kind of the kernel that is measured again and again, to see the machine drift."""
 
 
-def make_plan(target: Target, *, quick: bool, seed: int = 0) -> Plan:
-    """The plan of a quick calibration (three minutes on two cores) or a full one (fifteen)."""
+def make_plan(target: Target, *, quick: bool, mode: str = "eager", seed: int = 0) -> Plan:
+    """The plan of a quick calibration (three minutes on two cores) or a full one (fifteen).
+
+    `mode` is how decode steps are issued (see modes); it also decides which kernels they run.
+    """
     order = random.Random(seed)
-    kernels = _shuffled(list(_kernels(target, quick)), order)
-    runs = _runs(target, quick, order)
+    kernels = _shuffled([_as_run(task, mode, target) for task in _kernels(target, quick)], order)
+    runs = _runs(target, quick, mode, order)
     return Plan(
         name="quick" if quick else "full",
         seed=seed,
+        mode=mode,
         kernels=tuple(kernels),
         runs=tuple(runs),
         ranks=() if quick else tuple(_between_ranks(target)),
@@ -83,6 +90,16 @@ def make_plan(target: Target, *, quick: bool, seed: int = 0) -> Plan:
         run_effort=Effort(budget_s=1.5 if quick else 4.0, interval=0.02, least=7, most=60),
         budget_s=170.0 if quick else 870.0,
     )
+
+
+def _as_run(task: Task, mode: str, target: Target) -> Task:
+    """A kernel task as that mode runs the kernel: under a mask, from unpacked weights."""
+    facts = dict(task.facts)
+    if mode != "eager" and task.kind == "attention":
+        facts["masked"] = True
+    if mode == "compiled" and task.kind in ("gemm", "experts") and target.device.kind == "cpu":
+        facts["packed"] = False
+    return Task(task.kind, facts)
 
 
 def _shuffled(tasks: list[Task], order: random.Random) -> list[Task]:
@@ -207,7 +224,7 @@ _LONGEST_STEP_S = 0.6
 _MEMORY_SHARE = 0.35  # of what may be used: weights and cache of one run
 
 
-def _runs(target: Target, quick: bool, order: random.Random) -> list[Task]:
+def _runs(target: Target, quick: bool, mode: str, order: random.Random) -> list[Task]:
     """Points of every shape: the same four corners, then others at random from those that fit."""
     name = "quick" if quick else "full"
     chosen = [shape for shape in shapes(target.scale).values() if name in shape.plans]
@@ -218,7 +235,7 @@ def _runs(target: Target, quick: bool, order: random.Random) -> list[Task]:
         rest = [point for point in points if point not in corners]
         wanted = (5 if quick else 13) - len(corners)
         found += [
-            run_task(shape, batch, context, target.dtype)
+            run_task(shape, batch, context, target.dtype, mode)
             for batch, context in [*corners, *order.sample(rest, min(max(wanted, 0), len(rest)))]
         ]
     order.shuffle(found)

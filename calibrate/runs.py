@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import cycle
 
 import numpy as np
-import torch
 
 from roofcast.calibrate.bench import Bench, usable_memory
-from roofcast.calibrate.clock import Call, Effort, Timing, measure
+from roofcast.calibrate.clock import Effort, Timing, measure
 from roofcast.calibrate.decoder import Decoder
-from roofcast.calibrate.kv_cache import Cache
 from roofcast.calibrate.measuring import OUT_OF_MEMORY, Recorder, release_memory
+from roofcast.calibrate.modes import ROOM, stepper
 from roofcast.calibrate.plan import Plan
 from roofcast.calibrate.samples import Task
-from roofcast.calibrate.sampling import greedy
 from roofcast.calibrate.shapes import Scale, find_shape
 from roofcast.simulator.memory import rank_cache_bytes
 from roofcast.simulator.passes import Pass
@@ -28,7 +25,6 @@ from roofcast.simulator.workload import Workload
 
 _RESERVE = 0.1  # of the memory left: activations, allocator, everybody else
 _SEED = 20
-_ROOM = 16  # steps before the cache is rewound
 
 
 @dataclass
@@ -37,6 +33,7 @@ class Models:
 
     bench: Bench
     scale: Scale
+    packed: bool | None = None
     _kept: dict[tuple[str, str], Decoder] = field(default_factory=dict)
 
     def get(self, shape: str, dtype: str, cache_bytes: float) -> Decoder:
@@ -47,7 +44,9 @@ class Models:
         needed = cache_bytes + (0.0 if decoder else architecture.weight_bytes)
         self._make_room(needed)
         if decoder is None:
-            decoder = Decoder(architecture, self.bench.device, dtype, seed=_SEED)
+            decoder = Decoder(
+                architecture, self.bench.device, dtype, seed=_SEED, packed=self.packed
+            )
         self._kept[key] = decoder
         return decoder
 
@@ -61,7 +60,7 @@ class Models:
 
 def record_runs(recorder: Recorder, plan: Plan, scale: Scale) -> None:
     """Measure the plan's decode runs, then those that had to shrink."""
-    models = Models(recorder.bench, scale)
+    models = Models(recorder.bench, scale, packed=False if plan.mode == "compiled" else None)
 
     def timer(task: Task) -> Timing:
         return time_run(models, task, recorder.bench, plan.run_effort)
@@ -87,27 +86,11 @@ def time_run(models: Models, task: Task, bench: Bench, effort: Effort) -> Timing
     """Time decode steps at the task's batch and context: sampling included, greedy."""
     batch, context = task.whole("batch"), task.whole("context")
     architecture = find_shape(task.text("shape"), models.scale).architecture(task.text("dtype"))
-    capacity = context + _ROOM
+    capacity = context + ROOM
     work = Pass(architecture, Workload.decode(batch, capacity), kv_dtype=task.text("dtype"))
     cache_bytes = batch * float(rank_cache_bytes(work, np.asarray(float(capacity))))
     decoder = models.get(task.text("shape"), task.text("dtype"), cache_bytes)
     cache = decoder.new_cache(batch, capacity)
     decoder.fill(cache, context)
-    return measure(stepper(decoder, cache, context), bench.step_clock, effort)
-
-
-def stepper(decoder: Decoder, cache: Cache, context: int) -> Call:
-    """One decode step a call, greedy sampling included; the cache is rewound when it is full.
-
-    The context so stays within a few tokens of what was asked. The tokens fed are random, not those
-    sampled: a model of random weights repeats itself, and its routing with it.
-    """
-    shape = (_ROOM, cache.batch)
-    tokens = cycle(torch.randint(decoder.architecture.vocab_size, shape, device=decoder.device))
-
-    def step() -> None:
-        if cache.length == cache.capacity:
-            cache.rewind(context)
-        greedy(decoder.step(next(tokens), cache))
-
-    return step
+    step = stepper(decoder, cache, context, task.text("mode"))
+    return measure(step, bench.step_clock, effort)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -55,7 +56,9 @@ SHAPES = {
 }
 RUNS = [run_task(shape, batch, 32, "bf16") for shape in SHAPES.values() for batch in (1, 4)]
 EFFORT = Effort(budget_s=0.01, least=3, most=6)
-PLAN = Plan("tiny", 0, (READ, *GEMMS, *SMALL, *ATTENTION), tuple(RUNS), (), EFFORT, EFFORT, 60.0)
+PLAN = Plan(
+    "tiny", 0, "eager", (READ, *GEMMS, *SMALL, *ATTENTION), tuple(RUNS), (), EFFORT, EFFORT, 60.0
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -210,3 +213,16 @@ def test_a_run_beyond_memory_is_halved_until_it_fits(
     entries = [e for e in journal.read(tmp_path / "p.samples.jsonl").measured if e.kind == "decode"]
     assert [e.outcome for e in entries] == ["out of memory", "out of memory", "ok"]
     assert [e.facts["batch"] for e in entries] == [8, 4, 2]
+
+
+def test_graphs_need_a_gpu(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="CUDA graphs; cpu has none"):
+        calibrate("cpu", mode="graph", out=tmp_path / "p.json")
+    with pytest.raises(InputError, match="unknown mode 'graf'; did you mean 'graph'"):
+        calibrate("cpu", mode="graf")
+
+
+def test_compiled_steps_need_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(InputError, match=r"needs a C\+\+ compiler"):
+        calibrate("cpu", mode="compiled")
