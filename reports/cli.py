@@ -61,7 +61,7 @@ class LazyGroup(TyperGroup):
         """The command of that name; UnknownNameError names the nearest ones."""
         del ctx
         if cmd_name not in COMMANDS:
-            raise unknown("command", cmd_name, COMMANDS)
+            raise unknown("command", cmd_name, COMMANDS, "`roofcast --help` lists the commands")
         module = importlib.import_module(f"roofcast.reports.commands.{cmd_name}")
         command = typer.main.get_command(module.app)
         command.name = cmd_name

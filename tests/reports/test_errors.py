@@ -105,9 +105,11 @@ def test_an_unmeasured_machine(roofcast, llama):
     refused(roofcast("predict", llama, "-d", "cpu"), "roofcast calibrate")
 
 
-@pytest.mark.parametrize("command", ["predcit", "Predict", ""])
-def test_an_unknown_command(roofcast, command):
-    refused(roofcast(command), f"unknown command {command!r}", "predict")
+@pytest.mark.parametrize(
+    ("command", "said"), [("predcit", "'predict'"), ("Predict", "'predict'"), ("", "`roofcast --help`")]
+)
+def test_an_unknown_command(roofcast, command, said):
+    refused(roofcast(command), f"unknown command {command!r}", said)
 
 
 def test_a_missing_argument(roofcast):
