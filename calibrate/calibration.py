@@ -18,7 +18,7 @@ from roofcast.calibrate.plan import Plan, Target, make_plan
 from roofcast.calibrate.progress import Listener, Progress, silent
 from roofcast.calibrate.samples import Measurement
 from roofcast.calibrate.shapes import Scale
-from roofcast.calibrate.validation import Judged, band, validate
+from roofcast.calibrate.validation import Fitter, Judged, band, validate
 from roofcast.hardware import profile_store
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.detect import attached
@@ -170,21 +170,36 @@ def _measure(bench: Bench, plan: Plan, scale: Scale, journal: Journal, listener:
 
 def finish(device: Accelerator, journal: Journal, path: Path) -> Calibration:
     """Fit, validate and write, from the raw samples of a journal alone."""
-    measured, source = tuple(journal), f"calibration of {journal.header.started}"
-    scale: Scale = "large" if journal.header.scale == "large" else "small"
-    runs = decode_runs(measured, scale)
+    measured, source = tuple(journal), source_of(journal)
+    runs = decode_runs(measured, "large" if journal.header.scale == "large" else "small")
+    bare = fit_kernels(device, journal.header.engine, measured, source)
+    kernels = fit_links(bare, measured, source)
+
+    def fitter(known: Fitted, seen: Sequence[Runs]) -> Fitted:
+        return fit_overheads(known, seen, source)
+
+    return conclude(kernels, runs, fitter, journal, path)
+
+
+def source_of(journal: Journal) -> str:
+    """What the parameters of a profile name as their source."""
+    return f"calibration of {journal.header.started}"
+
+
+def conclude(
+    kernels: Fitted, runs: Sequence[Runs], fitter: Fitter, journal: Journal, path: Path
+) -> Calibration:
+    """Judge a fitter on decode runs, fit it to those that may be seen, write the profile."""
     count = sum(entry.size for entry in runs)
     if count < _FEWEST_RUNS:
         raise MeasurementError(
             f"only {count} decode runs were measured, too few to fit; "
             "calibrate without --quick, or free memory and time"
         )
-    bare = fit_kernels(device, journal.header.engine, measured, source)
-    kernels = fit_links(bare, measured, source)
-    judged = validate(kernels, runs, source)
+    judged = validate(kernels, runs, fitter)
     seen = [entry for entry in runs if not entry.held_out] or list(runs)
-    fitted = with_kernel_errors(fit_overheads(kernels, seen, source), seen)
-    profile = _profile(fitted, runs, measured, judged, journal.header)
+    fitted = with_kernel_errors(fitter(kernels, seen), seen, fitter)
+    profile = _profile(fitted, runs, tuple(journal), judged, journal.header)
     return Calibration(profile, profile_store.write(profile, path), journal.path, judged)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -96,17 +96,19 @@ def fit_overheads(fitted: Fitted, runs: Sequence[Runs], source: str) -> Fitted:
     return fitted.extended("host", found, as_parameters(found, source))
 
 
-def with_kernel_errors(fitted: Fitted, runs: Sequence[Runs]) -> Fitted:
+def with_kernel_errors(
+    fitted: Fitted, runs: Sequence[Runs], fitter: Callable[[Fitted, Sequence[Runs]], Fitted]
+) -> Fitted:
     """Widen the standard errors of the host's parameters by what the kernels' errors do to them.
 
     The host gets what the kernels leave, so an error there moves it. To first order, with the
     kernels' parameters independent: var += sum over k of (host at k + its error - host)^2.
     """
     parameters = dict(fitted.profile.parameters)
-    host = host_parameters(fitted)
+    host = [name for name in parameters if name.startswith("host.")]
     variances = dict.fromkeys(host, 0.0)
     for moved in _moved(fitted.profile):
-        found = _fit(replace(fitted, profile=moved), runs)
+        found = fitter(replace(fitted, profile=moved), runs).profile.parameters
         for name in host:
             variances[name] += (found[name].value - parameters[name].value) ** 2
     for name in host:

@@ -7,18 +7,21 @@ its coverage is what such an interval, made without a shape, holds of that shape
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from roofcast.calibrate.fit import Fitted
 from roofcast.calibrate.fitting import Errors
-from roofcast.calibrate.overheads import Runs, fit_overheads, forecast_s
+from roofcast.calibrate.overheads import Runs, forecast_s
 from roofcast.hardware.profile import Band, HeldOut
 from roofcast.simulator.workload import Array
 
 COVERAGE = 0.8
+
+Fitter = Callable[[Fitted, Sequence[Runs]], Fitted]
+"""Adds to a profile that knows its kernels what decode runs say."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Judged:
         )
 
 
-def validate(kernels: Fitted, runs: Sequence[Runs], source: str) -> tuple[Judged, ...]:
+def validate(kernels: Fitted, runs: Sequence[Runs], fitter: Fitter) -> tuple[Judged, ...]:
     """Judge the fit three ways; schemes that the runs don't allow are left out.
 
     `kernels` knows the kernel parameters, no overheads.
@@ -56,26 +59,26 @@ def validate(kernels: Fitted, runs: Sequence[Runs], source: str) -> tuple[Judged
     unseen = [entry for entry in runs if entry.held_out]
     found = []
     if seen and unseen:
-        fitted = fit_overheads(kernels, seen, source)
+        fitted = fitter(kernels, seen)
         found.append(Judged("held-out models", tuple(unseen), _ratios(fitted, unseen)))
     if len(runs) > 2:
-        found.append(_leave_one_model_out(kernels, runs, source))
+        found.append(_leave_one_model_out(kernels, runs, fitter))
     contexts = sorted({float(c) for entry in runs for c in entry.context})
     if len(contexts) > 2:
-        found.append(_leave_one_context_out(kernels, runs, contexts, source))
+        found.append(_leave_one_context_out(kernels, runs, contexts, fitter))
     return tuple(found)
 
 
-def _leave_one_model_out(kernels: Fitted, runs: Sequence[Runs], source: str) -> Judged:
+def _leave_one_model_out(kernels: Fitted, runs: Sequence[Runs], fitter: Fitter) -> Judged:
     ratios: list[Array] = []
     for left in runs:
-        fitted = fit_overheads(kernels, [entry for entry in runs if entry is not left], source)
+        fitted = fitter(kernels, [entry for entry in runs if entry is not left])
         ratios += _ratios(fitted, [left])
     return Judged("leave-one-model-out", tuple(runs), tuple(ratios))
 
 
 def _leave_one_context_out(
-    kernels: Fitted, runs: Sequence[Runs], contexts: Sequence[float], source: str
+    kernels: Fitted, runs: Sequence[Runs], contexts: Sequence[float], fitter: Fitter
 ) -> Judged:
     judged: list[Runs] = []
     ratios: list[Array] = []
@@ -84,7 +87,7 @@ def _leave_one_context_out(
         left = _select(runs, context, inside=True)
         if rest:
             judged += left
-            ratios += _ratios(fit_overheads(kernels, rest, source), left)
+            ratios += _ratios(fitter(kernels, rest), left)
     return Judged("leave-one-context-out", tuple(judged), tuple(ratios))
 
 
@@ -131,7 +134,7 @@ def coverage(groups: Sequence[Array]) -> float | None:
 
 def band(judged: Sequence[Judged]) -> Band | None:
     """The interval of forecasts, from the runs that were judged without their own shape."""
-    for wanted in ("leave-one-model-out", "held-out models"):
+    for wanted in ("leave-one-model-out", "held-out models", "leave-one-context-out"):
         for entry in judged:
             if entry.scheme == wanted and entry.all.size >= 5:
                 low, high = interval(entry.all)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from roofcast.calibrate.fit import NEVER_THE_BOUND, Fitted, fit_kernels
 from roofcast.calibrate.fit_links import fit_links
-from roofcast.calibrate.overheads import decode_runs, fit_overheads, with_kernel_errors
+from roofcast.calibrate.overheads import Runs, decode_runs, fit_overheads, with_kernel_errors
 from roofcast.calibrate.samples import Measurement
 from roofcast.calibrate.validation import COVERAGE, band, coverage, interval, validate
 from tests.calibrate.simulated import DEVICE, TRUTH, simulated
@@ -17,10 +18,14 @@ from tests.calibrate.simulated import DEVICE, TRUTH, simulated
 SEEDS = range(3)
 
 
+def fitter(known: Fitted, runs: Sequence[Runs]) -> Fitted:
+    return fit_overheads(known, runs, "simulation")
+
+
 def fitted(measured: list[Measurement]) -> Fitted:
     kernels = fit_kernels(DEVICE, "torch", measured, "simulation")
     runs = decode_runs(measured, "small")
-    return with_kernel_errors(fit_overheads(kernels, runs, "simulation"), runs)
+    return with_kernel_errors(fitter(kernels, runs), runs, fitter)
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +93,7 @@ def test_held_out_errors_are_those_of_the_noise() -> None:
     """A model that is true errs by the noise: 4 % noise has a median of 0.6745 x 4 %."""
     measured = simulated(5, quick=False, outliers=0.0)
     kernels = fit_kernels(DEVICE, "torch", measured, "simulation")
-    judged = validate(kernels, decode_runs(measured, "small"), "simulation")
+    judged = validate(kernels, decode_runs(measured, "small"), fitter)
     assert [entry.scheme for entry in judged] == [
         "held-out models",
         "leave-one-model-out",
@@ -111,7 +116,7 @@ def test_a_held_out_shape_never_reaches_the_fit() -> None:
     runs = decode_runs(measured, "small")
     slow = [replace(e, measured_s=3 * e.measured_s) if e.held_out else e for e in runs]
     kernels = fit_kernels(DEVICE, "torch", measured, "simulation")
-    before, after = (validate(kernels, entries, "simulation")[0] for entries in (runs, slow))
+    before, after = (validate(kernels, entries, fitter)[0] for entries in (runs, slow))
     assert np.allclose(after.all - before.all, np.log(3.0))
 
 
