@@ -8,6 +8,7 @@ operators, the memory ledger and the Torch decoder read them. Nothing here knows
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -240,22 +241,26 @@ class Architecture:
     numerics: Numerics | None = None
     warnings: tuple[str, ...] = field(default=(), compare=False)
 
+    _counted: tuple[tuple[Layer, int], ...] = field(
+        default=(), init=False, repr=False, compare=False
+    )
+
     def __post_init__(self) -> None:
-        """Let equal layers be one object, so that counting them again costs next to nothing."""
+        """Let equal layers be one object and count them once, for all who ask."""
         equal: dict[Layer, Layer] = {}
         same: dict[int, Layer] = {}
         for layer in self.layers:
             if id(layer) not in same:
                 same[id(layer)] = equal.setdefault(layer, layer)
-        object.__setattr__(self, "layers", tuple(same[id(layer)] for layer in self.layers))
+        layers = tuple(same[id(layer)] for layer in self.layers)
+        counts = Counter(map(id, layers))
+        counted = tuple((layer, counts[id(layer)]) for layer in equal)
+        object.__setattr__(self, "layers", layers)
+        object.__setattr__(self, "_counted", counted)
 
     def counted_layers(self) -> Iterator[tuple[Layer, int]]:
         """Every different layer, with how many there are, in order of first appearance."""
-        counts: dict[int, int] = {}
-        first = {id(layer): layer for layer in reversed(self.layers)}
-        for layer in self.layers:
-            counts[id(layer)] = counts.get(id(layer), 0) + 1
-        return ((first[key], count) for key, count in counts.items())
+        return iter(self._counted)
 
     def weights(self) -> Iterator[Weight]:
         """Every tensor outside the routed experts, embeddings first, head last, MTP left out."""

@@ -141,37 +141,35 @@ def usable_capacity(device: Accelerator) -> float:
 def _stage_lines(work: Pass, policy: Policy) -> tuple[Line, ...]:
     """Weights and cache of one pipeline stage's rank, and its working memory."""
     sharded, replicated = rank_weights(work)
-    cache, state = _cache(work, policy)
+    layers = rank_kinds(work)
+    cache, state = _cache(work, layers, policy)
     ranks = work.parallelism
     split = f"TP {ranks.tensor}, EP {ranks.expert}, PP {ranks.pipeline}"
-    lines = [
+    pages = f"pages of {kv_pages.block_tokens(layers, policy)} tokens"
+    how = pages if policy.block_tokens else "one block of exactly its length a sequence"
+    kept = f"{work.kv_dtype}, {how}, windows: {policy.windows}"
+    return (
         Line(WEIGHTS[0], np.asarray(sharded), "computed", f"tensors cut over ranks: {split}"),
         Line(WEIGHTS[1], np.asarray(replicated), "computed", "tensors every rank holds whole"),
-        Line(CACHE[0], cache, "computed", _cache_reason(work, policy)),
+        Line(CACHE[0], cache, "computed", kept),
         Line(CACHE[1], state, "computed", "a state of fixed size a sequence and layer"),
-    ]
-    return tuple(lines)
+    )
 
 
-def _cache(work: Pass, policy: Policy) -> tuple[Array, Array]:
+def _cache(
+    work: Pass, layers: Mapping[kv_pages.CacheKind, int], policy: Policy
+) -> tuple[Array, Array]:
     """Allocated cache and states of all sequences of an attention group."""
-    layers = rank_kinds(work)
     sequences = np.ceil(work.workload.batch / work.parallelism.data)
     tokens = work.workload.context + work.workload.new
     whole = kv_pages.allocated_bytes(layers, tokens, policy)
-    states = {kind: count for kind, count in layers.items() if kind.state_bytes}
-    if not states:
+    if not any(kind.state_bytes for kind in layers):
         return sequences * whole, np.zeros(())
     attending = {kind: count for kind, count in layers.items() if not kind.state_bytes}
-    alone = kv_pages.allocated_bytes(attending, np.zeros_like(tokens), policy) if attending else 0.0
-    own = kv_pages.allocated_bytes(layers, np.zeros_like(tokens), policy) - alone
+    empty = np.zeros_like(tokens)
+    alone = kv_pages.allocated_bytes(attending, empty, policy) if attending else 0.0
+    own = kv_pages.allocated_bytes(layers, empty, policy) - alone
     return sequences * (whole - own), sequences * own
-
-
-def _cache_reason(work: Pass, policy: Policy) -> str:
-    pages = f"pages of {kv_pages.block_tokens(rank_kinds(work), policy)} tokens"
-    how = pages if policy.block_tokens else "one block of exactly its length a sequence"
-    return f"{work.kv_dtype}, {how}, windows: {policy.windows}"
 
 
 def rank_kinds(work: Pass) -> Counter[kv_pages.CacheKind]:

@@ -75,9 +75,18 @@ def find_policy(engine: str, launch: Launch, device: Accelerator | None = None) 
 
     Without a device the sizes are those of the smallest one; how the cache is paged is the same.
     """
+    return (
+        _policy(engine, launch, device.id, device.memory_bytes)
+        if device
+        else _policy(engine, launch)
+    )
+
+
+@cache
+def _policy(engine: str, launch: Launch, device: str = "", memory_bytes: int = 0) -> Policy:
     name = next(each for each in (engine, engine.partition("-")[0], FALLBACK) if each in _table())
     written = _table()[name]
-    size = _size(written["sizes"], device)
+    size = _size(written["sizes"], device, memory_bytes)
     known = {each.name for each in fields(Policy)}
     policy = Policy(
         engine=name,
@@ -93,15 +102,13 @@ def find_policy(engine: str, launch: Launch, device: Accelerator | None = None) 
     )
 
 
-def _size(sizes: list[dict[str, Any]], device: Accelerator | None) -> dict[str, Any]:
-    """The entry of the largest memory that the device has."""
-    if device is None:
-        return sizes[0]
+def _size(sizes: list[dict[str, Any]], device: str, memory_bytes: int) -> dict[str, Any]:
+    """The entry of the largest memory that the device has, the first where none is known."""
     return [
         size
         for size in sizes
-        if device.memory_bytes >= size["from_gib"] * 2**30
-        and not ("but" in size and device.id.startswith(size["but"]))
+        if memory_bytes >= size["from_gib"] * 2**30
+        and not ("but" in size and device.startswith(size["but"]))
     ][-1]
 
 

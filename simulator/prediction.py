@@ -16,7 +16,7 @@ from roofcast.simulator.memory import Memory, memory
 from roofcast.simulator.operators import operators
 from roofcast.simulator.passes import Operator, Pass
 from roofcast.simulator.roofline import OperatorTime, Roofs, operator_time
-from roofcast.simulator.stages import stages
+from roofcast.simulator.stages import layer_counts
 from roofcast.simulator.workload import Array
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import xarray
 
 CAUSES = ("weights", "kv_cache", "activations", "compute", "interconnect", "overhead")
+_ENDS = {"embedding": "first", "lm_head": "last", "sampler": "last", "logits_gather": "last"}
 BOUNDS = ("memory", "compute", "interconnect", "overhead")
 
 
@@ -244,7 +245,7 @@ def forecast_pass(work: Pass, device: Accelerator, profile: Profile) -> Forecast
     device_s = _sum(time.total_s for time in times)
     launches = sum(operator.launches for operator in parts)
     host = host_time(work, profile, device_s, launches)
-    bubble = stage_wait(work, roofs, device_s)
+    bubble = stage_wait(work, parts, [time.total_s for time in times])
     step = np.broadcast_to(device_s + host + bubble, work.workload.shape)
     return Forecast(
         work=work,
@@ -258,21 +259,31 @@ def forecast_pass(work: Pass, device: Accelerator, profile: Profile) -> Forecast
     )
 
 
-def stage_wait(work: Pass, roofs: Roofs, device_s: Array) -> Array:
+def stage_wait(work: Pass, parts: Iterable[Operator], seconds: Iterable[Array]) -> Array:
     """Seconds a step lasts beyond its own passage through the stages, because one of them is slower.
 
     m microbatches go round: each stage serves all of them in a step, so that it lasts at least
-    m x (slowest stage), and at least the way of one microbatch through all stages, `device_s`.
+    m x (slowest stage), and at least the way of one microbatch through all stages. A stage takes its
+    number of layers times the mean layer; the first one also embeds, the last one has the head.
     """
     if work.parallelism.pipeline == 1:
         return np.zeros(())
-    passes = {stage.architecture: stage for stage in stages(work)}.values()
-    each = [
-        _sum(operator_time(part, roofs).total_s for part in operators(stage) if part.name != "send")
-        for stage in passes
-    ]
-    slowest = np.max(np.broadcast_arrays(*each), axis=0)
-    return np.asarray(np.maximum(work.microbatches * slowest - device_s, 0.0))
+    spent: dict[str, Array] = {"first": np.zeros(()), "last": np.zeros(()), "": np.zeros(())}
+    sent = np.zeros(())
+    for part, time_s in zip(parts, seconds, strict=True):
+        if part.name == "send":
+            sent = time_s
+        else:
+            where = _ENDS.get(part.name, "")
+            spent[where] = spent[where] + time_s
+    layers = len(work.architecture.layers)
+    counts = layer_counts(layers, work.parallelism.pipeline)
+    stage = [spent[""] * (count / layers) for count in counts]
+    stage[0] = stage[0] + spent["first"]
+    stage[-1] = stage[-1] + spent["last"]
+    slowest = np.max(np.broadcast_arrays(*stage), axis=0)
+    passage = spent[""] + spent["first"] + spent["last"] + sent
+    return np.asarray(np.maximum(work.microbatches * slowest - passage, 0.0))
 
 
 def host_time(work: Pass, profile: Profile, device_s: Array, launches: float) -> Array:

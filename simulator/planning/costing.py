@@ -123,16 +123,15 @@ class CostTable:
         roofs = Roofs(where.device, profile)
         parts = self._operators(where, name, work)
         chosen = [part for part in parts if wanted is None or wanted(part)]
-        device_s = sum((self._time(where, name, part, roofs) for part in chosen), np.zeros(()))
-        device_s = np.array(np.broadcast_to(device_s, workload.shape))
+        times = [self._time(where, name, part, roofs) for part in chosen]
+        device_s = np.array(np.broadcast_to(sum(times, np.zeros(())), workload.shape))
         if wanted is _is_core:
             return device_s
         launches = sum(part.launches for part in chosen)
         host = host_time(work, profile, device_s, launches)
         if wanted is not None:  # what each sequence costs the host is in the decode step
             host = host - work.sequences * profile.value("host.sequence_s", 0.0)
-        bubble = stage_wait(work, roofs, device_s) if wanted is None else 0.0
-        return device_s + host + bubble
+        return device_s + host + (stage_wait(work, chosen, times) if wanted is None else 0.0)
 
     def _operators(self, where: Setup, name: str, work: Pass) -> tuple[Operator, ...]:
         """Operators of a pass: those with weights by weight format, those with a cache by its dtype."""
