@@ -25,6 +25,7 @@ and, measured in whole steps of an engine rather than alone:
     experts.skew                    Zipf exponent of expert use
     prefill.scale, prefill.activation_factor   the same for the peaks when a whole prompt is read
     prefill.layer_s, prefill.step_s     seconds of a pass that reads prompts, by layer and in all
+    prefill.state_s                 seconds of such a pass for each kernel of a recurrent mixer
     host.request_s                  seconds a request takes outside of any step
 
 A parameter of a kind may end in an operator's name and format, in its name, or in its format

@@ -33,6 +33,7 @@ class Engine:
     prompts_first: bool
     token_budget: float
     reads_per_query_head: bool = False
+    quantise_nvfp4: float | None = None
 
 
 @cache

@@ -120,13 +120,19 @@ def _matrices(work: Pass, weights: Iterable[Weight], rows: Array) -> Iterable[Op
             kind="gemm",
             dtype=group[0].format.compute,
             format=group[0].format.name,
-            launches=1.0 + _quantise(work, group[0].format),
+            launches=1.0 + _quantise_before(work, group[0].format),
             flops=2.0 * rows * matrix,
             weight_bytes=np.asarray(float(held)),
             activation_bytes=rows * ((inputs + outputs) * element),
             rows=rows,
             depth=np.asarray(inputs),
         )
+
+
+def _quantise_before(work: Pass, stored: WeightFormat) -> float:
+    """Kernels that scale the input of a product of the stack; some engines fuse those of NVFP4."""
+    fused = work.kernels.quantise_nvfp4 if stored.name == "nvfp4" else None
+    return _quantise(work, stored) if fused is None else fused
 
 
 def _quantise(work: Pass, stored: WeightFormat) -> float:

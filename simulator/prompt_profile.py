@@ -17,7 +17,8 @@ def prompt_profile(profile: Profile) -> Profile:
 
     Products and caches take `prefill.scale` times their roofs at peak, element-wise operators move
     their bytes `prefill.activation_factor` times; launches are the host's, `prefill.layer_s` a layer
-    and `prefill.step_s` a pass. Collectives stay as they are.
+    and `prefill.step_s` a pass, and `prefill.state_s` each kernel of a recurrent mixer, whose scans over
+    a prompt are many small launches. Collectives stay as they are.
     """
     scale = profile.parameters.get("prefill.scale")
     if scale is None:
@@ -31,6 +32,9 @@ def prompt_profile(profile: Profile) -> Profile:
     traffic = profile.parameters.get("prefill.activation_factor")
     if traffic is not None:
         kept["elementwise.scale"] = traffic
+    state = profile.parameters.get("prefill.state_s")
+    if state is not None:
+        kept["state.launch_s"] = state
     for name in _HOST:
         cost = profile.parameters.get(f"prefill.{name}")
         if cost is not None:

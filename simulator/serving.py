@@ -201,13 +201,13 @@ def _joined(load: Load, scheduler: Scheduler) -> Array:
 def _passes(batch: Array, load: Load, scheduler: Scheduler) -> Array:
     """Passes a prompt takes, those it shares counted in part.
 
-    B sequences of O tokens let B / O new ones in per step; with so many at random, (1 - e^-a) / a of
-    the steps that hold a prompt fall to each, and never fewer than its tokens fill.
+    B sequences of O tokens let a = B / O new ones in per step, times the steps between looks at the
+    queue; with so many at random, (1 - e^-a) / a passes fall to each, and never fewer than its tokens
+    fill.
     """
-    arrivals = batch / load.output
+    arrivals = batch / load.output * (scheduler.poll_steps + scheduler.wait_steps)
     alone = -np.expm1(-arrivals) / np.maximum(arrivals, 1e-9)
-    filled = load.prompt / scheduler.token_budget
-    return np.asarray(np.maximum(np.where(scheduler.prompts_first, 1.0, alone), filled))
+    return np.asarray(np.maximum(alone, load.prompt / scheduler.token_budget))
 
 
 def _added(batch: Array, load: Load, costs: Costs, scheduler: Scheduler) -> Array:

@@ -36,7 +36,7 @@ def costs(where: Setup, context: ArrayLike, prompt: ArrayLike) -> Costs:
     decode = where.decode(BATCHES[np.newaxis, :], contexts)
     groups = where.parallelism.data
     reading = where.prefill(groups, prompts)
-    host = np.broadcast_to(reading.host_s, prompts.shape)
+    host = np.broadcast_to(reading.host_s + launches_s(reading), prompts.shape)
     return Costs(
         decode=Curve(BATCHES, decode.step_time_s),
         shared=Curve(BATCHES, spared_s(where, decode, _column(prompt))),
@@ -98,6 +98,11 @@ def shared_s(decode: Forecast) -> Array:
     """
     pairs = zip(decode.operators, decode.times, strict=True)
     return sum((_shared(operator, time) for operator, time in pairs), np.zeros(()))
+
+
+def launches_s(reading: Forecast) -> Array:
+    """Seconds of a pass over prompts that grow with its kernels, not its tokens."""
+    return sum((time.fixed_s for time in reading.times), np.zeros(()))
 
 
 _WHOLE: Final = ("gemm", "experts")

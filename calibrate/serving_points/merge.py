@@ -8,7 +8,6 @@ from dataclasses import replace
 from roofcast.calibrate.fitting import Estimate
 from roofcast.calibrate.serving_points.fit import ServingFit
 from roofcast.calibrate.serving_points.knobs import Knob
-from roofcast.calibrate.serving_points.terms import LAUNCHED
 from roofcast.hardware.profile import Parameter, Profile
 
 SKEW = 0.9
@@ -35,12 +34,13 @@ SKEW_NOTE = (
 def targets(knob: Knob) -> tuple[str, ...]:
     """Names of the profile parameters a knob sets.
 
-    >>> targets(Knob("kernel", (), "*.launch_s", "s", 1e-6, 1e-7, 1e-4, 0.1))[0]
-    'gemm.launch_s'
+    >>> targets(Knob("kernel", ("state.kernels",), "*.launch_s", "s", 1e-6, 1e-7, 1e-4, 0.1))
+    ('state.launch_s',)
     """
     if not knob.parameter.startswith("*."):
         return (knob.parameter,)
-    return tuple(f"{kind}{knob.parameter[1:]}" for kind in LAUNCHED)
+    kinds = (term.partition(".")[0] for term in knob.terms)
+    return tuple(f"{kind}{knob.parameter[1:]}" for kind in kinds)
 
 
 def _parameter(knob: Knob, name: str, fitted: ServingFit, sources: tuple[str, ...]) -> Parameter:

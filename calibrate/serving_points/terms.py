@@ -58,9 +58,9 @@ def _add(sums: dict[str, Array], operator: Operator, roofs: Roofs) -> None:
         sums["link"] = sums["link"] + moved
         sums["collectives"] = sums["collectives"] + time.fixed_s
         return
-    sums[f"{operator.kind}.roof"] = sums[f"{operator.kind}.roof"] + moved
-    if operator.kind == "experts":
+    kind = operator.kind
+    sums[f"{kind}.roof"] = sums[f"{kind}.roof"] + moved
+    if kind == "experts":
         sums["experts.fixed"] = sums["experts.fixed"] + time.fixed_s
     else:
-        name = f"{operator.kind}.kernels"
-        sums[name] = sums[name] + operator.launches
+        sums[f"{kind}.kernels"] = sums[f"{kind}.kernels"] + operator.launches
