@@ -74,7 +74,11 @@ def compare(
 
 
 def _usable(points: Sequence[Audited]) -> list[Audited]:
-    return [each for each in points if each.step is not None and each.cost is not None]
+    return [
+        each
+        for each in points
+        if each.step is not None and each.cost is not None and each.cost.counted
+    ]
 
 
 def _listed(points: Sequence[Audited]) -> str:

@@ -151,13 +151,10 @@ def _ranks_saved(before: Side, after: Side) -> Saving:
 
 def _host_saved(before: Side, after: Side) -> Saving:
     """All that the forecast under graphs doesn't explain; at most all that isn't floor."""
-    rest = before.token_s - after.cost.step_s
-    note = (
-        "the ideal profile counts no launches"
-        if after.placed.setup.profile.engine == "ideal"
-        else ""
-    )
-    return Saving(max(rest, 0.0), before.token_s - after.cost.floor_s, note)
+    most = before.token_s - after.cost.floor_s
+    if after.placed.setup.profile.engine == "ideal":
+        return Saving(None, most, "what graphs still cost isn't in the ideal profile")
+    return Saving(max(before.token_s - after.cost.step_s, 0.0), most)
 
 
 def _fusion_saved(before: Side, after: Side) -> Saving:

@@ -91,13 +91,15 @@ def hypotheses(point: Evidence, run: Sequence[Evidence]) -> Iterable[Hypothesis]
 
 
 def _formats(point: Evidence) -> Iterable[Hypothesis]:
-    """Weights stored in another format than stated."""
-    bits = stored_bits(point.placed.setup.architecture)
+    """Weights stored in another format than stated; embeddings and head stay as they are."""
+    architecture = point.placed.setup.architecture
+    bits, inside = stored_bits(architecture), _share_inside(architecture)
     for name, other in _STORED.items():
         ratio = other / bits
         if max(ratio, 1 / ratio) > _DIFFERENT and (ratio > 1) == point.slow:
             words = f"weights stored as {name} rather than in {bits:.3g} bits each"
-            yield Hypothesis("weight_dtype", 0.9, words, _scaled(weights=ratio))
+            scaled = _scaled(weights=1.0 + inside * (ratio - 1.0))
+            yield Hypothesis("weight_dtype", 0.9, words, scaled)
 
 
 def _caches(point: Evidence) -> Iterable[Hypothesis]:
@@ -145,7 +147,7 @@ def _host(run: Sequence[Evidence]) -> Iterable[Hypothesis]:
             f"{claim}: {milliseconds(each_step)} a step is {1e6 * each_step / kernels:.1f} us "
             f"for each of {kernels:.0f} kernels"
         )
-        prior = 0.95 if several else 0.7
+        prior = 0.85 if several else 0.7
         yield Hypothesis(cause, prior, words, lambda each: each.expected_s + each_step)
     each_sequence = statistics.median(
         (each.measured_s - each.expected_s) / each.cost.batch for each in run
@@ -155,7 +157,7 @@ def _host(run: Sequence[Evidence]) -> Iterable[Hypothesis]:
             f"a host-bound step: {1e6 * each_sequence:.0f} us for each sequence of the batch "
             "(scheduling, sampling, detokenising)"
         )
-        prior = 0.95 if several else 0.65
+        prior = 0.85 if several else 0.65
         yield Hypothesis(
             "host_bound",
             prior,
@@ -210,21 +212,34 @@ def alone_s(each: Evidence) -> float:
 
 
 def stored_bits(architecture: Architecture) -> float:
-    """Mean bits of a weight that a step multiplies with.
+    """Mean bits of a weight inside the layers that a step multiplies with.
 
     >>> from roofcast.simulator.models import load
     >>> stored_bits(load("llama-3.1-8b"))
     16.0
     """
-    total = elements = 0.0
+    held, elements = _inside(architecture)
+    return 8.0 * held / elements if elements else find_format(architecture.dtype).bits
+
+
+def _share_inside(architecture: Architecture) -> float:
+    """Part of the bytes a step multiplies with that lies inside the layers."""
+    held, _ = _inside(architecture)
+    head = sum(weight.bytes for weight in architecture.head if weight.use == "matmul")
+    return held / (held + head) if held + head else 1.0
+
+
+def _inside(architecture: Architecture) -> tuple[float, float]:
+    """Bytes and elements of the layers' matrices, all experts included."""
+    held = elements = 0.0
     for layer in architecture.layers:
         routed = layer.experts.weights if layer.experts else ()
         copies = layer.experts.count if layer.experts else 0
         for weight, count in [*((w, 1) for w in layer.weights), *((w, copies) for w in routed)]:
             if weight.use == "matmul":
-                total += count * 8.0 * weight.bytes
+                held += count * weight.bytes
                 elements += count * weight.parameters
-    return total / elements if elements else find_format(architecture.dtype).bits
+    return held, elements
 
 
 def relatives(device: Accelerator) -> tuple[Accelerator, ...]:
