@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "audit": "Audit benchmark results: floor, forecast, measured, where the time went, suspects.",
     "report": "Write a report to pass on: one HTML file, Markdown, CSV or Parquet.",
     "compare": "Devices side by side for one workload, and where one overtakes another.",
+    "techniques": "What speculation, quantised storage, chunks and others cost and bring.",
     "plan": "Which deployment serves a traffic within its objectives, at what cost.",
     "sweep": "Run many simulations at once, here or on a cluster; resumes where it stopped.",
     "calibrate": "Measure this machine and fit the profile that forecasts then use.",

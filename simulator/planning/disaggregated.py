@@ -16,13 +16,13 @@ from statistics import NormalDist
 import numpy as np
 
 from roofcast.simulator.api import Setup
-from roofcast.simulator.memory import rank_cache_bytes
 from roofcast.simulator.open_loop import ServiceCosts, State
 from roofcast.simulator.planning.asked import Asked
 from roofcast.simulator.planning.candidates import Candidate
 from roofcast.simulator.planning.service import Service, limit, operating
 from roofcast.simulator.serving import Curve
-from roofcast.simulator.workload import Array, Workload
+from roofcast.simulator.techniques import link_bytes_per_s, prompt_cache_bytes
+from roofcast.simulator.workload import Array
 
 _HALVINGS = 40
 
@@ -108,12 +108,8 @@ def transfer_s(asked: Asked, where: Setup) -> float:
 
     Over the network where the device has one, else over what joins devices in a node.
     """
-    work = where.costed(Workload.decode(1, 0))
-    tokens = np.array(asked.traffic.prompt.mean)
-    held = float(rank_cache_bytes(work, tokens)) / where.parallelism.pipeline
-    device = where.device
-    link = device.network_bytes_per_s or device.scale_up_bytes_per_s or device.pcie_bytes_per_s
-    return held / link
+    held = prompt_cache_bytes(where, asked.traffic.prompt.mean)
+    return held / link_bytes_per_s(where.device)
 
 
 def _without_prompts(costs: ServiceCosts) -> ServiceCosts:

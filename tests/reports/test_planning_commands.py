@@ -368,3 +368,36 @@ def test_figures_label_devices_and_axes(tmp_path):
     tensor = compare_pages.tensor_figure(curve, find("h100-sxm").name)
     assert "one user" in [text.get_text() for text in tensor.axes[0].texts]
     assert len(save(tensor, tmp_path / "tensor")) == 2
+
+
+# techniques
+
+
+def test_techniques_say_what_they_bring_and_where_they_pay(roofcast, llama):
+    _, out, _ = roofcast("techniques", llama, *FLOOR, "-d", "h100-sxm", "-b", "1,64", "-c", "8192")
+    rows = {line[:20].strip(): line for line in out.splitlines() if line[:1].isalpha()}
+    assert "always" in rows["weights in fp8"]
+    assert "2.53 tokens a step at 70% by lookup in the prompt" in rows["speculation"]
+    assert "Prefix caching: a prompt takes " in out
+    found = json.loads(
+        roofcast("techniques", llama, *FLOOR, "-d", "h100-sxm", "-b", "1,64", "--json")[1]
+    )
+    assert found["batches"] == [1, 64]
+    fp8 = next(each for each in found["techniques"] if each["name"] == "weights in fp8")
+    assert fp8["pays"] == [True, True]
+    assert fp8["memory_bytes"] < -6.9e9
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--hits", "1"), "--hits lies from 0 to below 1"),
+        (("--draft", "mtp"), "has no next-token-prediction layers"),
+        (("--acceptance", "2"), "acceptance is a chance from 0 to 1, not 2"),
+        (("-w", "fp17"), "unknown"),
+    ],
+)
+def test_techniques_refuse(roofcast, llama, options, message):
+    status, out, err = roofcast("techniques", llama, *FLOOR, "-d", "h100-sxm", *options)
+    assert (status, out) == (2, "")
+    assert message in err
