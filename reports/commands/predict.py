@@ -10,6 +10,7 @@ from roofcast.hardware.errors import InputError
 from roofcast.reports import forecast_text, options, output, words
 from roofcast.reports.ranges import numbers
 from roofcast.simulator.api import Setup, grid, setup
+from roofcast.simulator.layouts import complaint
 from roofcast.simulator.prediction import Forecast
 from roofcast.simulator.tables import COLUMNS, rows
 from roofcast.simulator.workload import Parallelism
@@ -84,8 +85,10 @@ def _print(where: Setup, forecast: Forecast) -> None:
     output.say(words.subject(forecast))
     output.say(words.provenance(forecast.profile))
     output.say(words.trust(forecast.profile))
-    for warning in (*where.architecture.warnings, *forecast.profile.warnings):
-        output.say(f"Note: {warning}")
+    uneven = complaint(where.architecture, where.parallelism)
+    for warning in (*where.architecture.warnings, *forecast.profile.warnings, uneven):
+        if warning:
+            output.say(f"Note: {warning}")
     output.say()
     output.show(forecast_text.points(forecast))
     output.say()
