@@ -134,7 +134,7 @@ class Profile:
     created: str = ""
 
     def value(self, name: str, default: float, *variants: str) -> float:
-        """The parameter `name.<variant>` of the first variant that exists, else `name`, else `default`."""
+        """The parameter `name.<variant>` of the first variant there is, else `name`, else `default`."""
         for variant in variants:
             parameter = self.parameters.get(f"{name}.{variant}")
             if parameter is not None:

@@ -1,4 +1,4 @@
-"""What an engine runs in a step, and how it fits prompts in: data from its sources, not from timings."""
+"""What an engine runs in a step, as kernel counts: data from engines' sources, not from timings."""
 
 from __future__ import annotations
 

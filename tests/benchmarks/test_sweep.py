@@ -1,4 +1,4 @@
-"""A million (batch, context) points of Llama-3.1-70B in one pass; run with `pytest tests/benchmarks -s`."""
+"""A million points of Llama-3.1-70B in one pass; run with `pytest tests/benchmarks -s`."""
 
 from time import perf_counter
 
