@@ -135,11 +135,18 @@ class Errors:
         return cls(signed.size, float(middle), float(high), float(np.median(signed)))
 
 
-def fit(model: Model, unknowns: Sequence[Unknown], sample: Sample, noise: float = 0.1) -> Fit:
+def fit(
+    model: Model,
+    unknowns: Sequence[Unknown],
+    sample: Sample,
+    noise: float = 0.1,
+    begin: Mapping[str, float] | None = None,
+) -> Fit:
     """Minimise sum of weight x rho(log(measured / model) / noise) with rho = soft L1.
 
     `noise` is the log ratio beyond which a row counts as an outlier and pulls linearly; it also is
-    what a prior is weighed against.
+    what a prior is weighed against. The search sets out from `begin` where it names a parameter (the
+    result of a like fit), else from the start of the unknown; priors pull to the latter all the same.
     """
     from scipy.optimize import least_squares
 
@@ -158,7 +165,8 @@ def fit(model: Model, unknowns: Sequence[Unknown], sample: Sample, noise: float 
 
     low = np.array([unknown.forward(unknown.low) for unknown in unknowns])
     high = np.array([unknown.forward(unknown.high) for unknown in unknowns])
-    start = np.array([unknown.forward(unknown.start) for unknown in unknowns])
+    first = begin or {}
+    start = np.array([u.forward(first.get(u.name, u.start)) for u in unknowns])
     margin = _NEAR_BOUND * (high - low)
     start = np.clip(start, low + margin, high - margin)
     # The exact solver's SVD of a tall Jacobian costs far more than the model does on a busy machine;

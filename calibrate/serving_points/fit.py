@@ -74,11 +74,16 @@ class ServingFit:
         return next(knob.start for knob in self.family.knobs if knob.name == stem)
 
 
-def fit_family(family: Family, design: Design) -> ServingFit:
-    """Fit a family's knobs to the points of a design; every group of points weighs sub-linearly."""
+def fit_family(
+    family: Family, design: Design, begin: Mapping[str, float] | None = None
+) -> ServingFit:
+    """Fit a family's knobs to the points of a design; every group of points weighs sub-linearly.
+
+    `begin` is where the search sets out, e.g. the result with all points.
+    """
     panel = Panel(family.knobs, design)
     blocks = [(m, np.flatnonzero(np.isfinite(design.measured(m)))) for m in family.metrics]
-    measured = np.concatenate([_si(design, m)[rows] for m, rows in blocks])
+    measured = np.concatenate([si(design, m)[rows] for m, rows in blocks])
     groups = group_labels(design)
     share = _shares(groups)
     weights = np.concatenate([family.metrics[m] * share[rows] for m, rows in blocks])
@@ -89,7 +94,7 @@ def fit_family(family: Family, design: Design) -> ServingFit:
         return np.concatenate([metric_s(found, design, m)[rows] for m, rows in blocks])
 
     sample = Sample(measured, weights, clusters)
-    result: Fit = fit(model, panel.unknowns(), sample, noise=NOISE)
+    result: Fit = fit(model, panel.unknowns(), sample, noise=NOISE, begin=begin)
     return ServingFit(family, result.values, result.estimates, len(design.cases))
 
 
@@ -103,7 +108,8 @@ def metric_s(found: Predicted, design: Design, metric: str) -> Array:
     )
 
 
-def _si(design: Design, metric: str) -> Array:
+def si(design: Design, metric: str) -> Array:
+    """A metric as measured, in seconds; NaN where it is not reported."""
     return design.measured(metric) * (1e-3 if metric.endswith("_ms") else 1.0)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from roofcast.calibrate.serving_points.terms import TERMS
 from roofcast.hardware.errors import InputError
 from roofcast.simulator.serving import Costs, closed_loop
 from roofcast.simulator.serving_costs import BATCHES, costs
-from roofcast.simulator.workload import Array
 
 
 def forecast_cases(cases: Sequence[Case]) -> tuple[Predicted, Design]:
@@ -61,14 +60,7 @@ def loads(cases: Sequence[Case]) -> Design:
 
 def _one_setup(cases: Sequence[Case]) -> Predicted:
     design, found = loads(cases), setup_costs(cases)
-    steady = closed_loop(design.load, found, design.scheduler)
-    return replace(combine(design, found, steady), floor_s=floors(cases))
-
-
-def floors(cases: Sequence[Case]) -> Array:
-    """The least a decode step of one sequence takes: its bytes at full bandwidth, FLOPs at peak."""
-    contexts = np.array([context_of(case) for case in cases])
-    return np.asarray(cases[0].setup.decode(1, contexts).floor_s)
+    return combine(design, found, closed_loop(design.load, found, design.scheduler))
 
 
 def setup_costs(cases: Sequence[Case]) -> Costs:

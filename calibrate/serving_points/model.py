@@ -26,16 +26,12 @@ _SHARED_TERMS: Final = np.array([term in _SHARED for term in TERMS], dtype=float
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Forecasts of points, in SI units; `saturated` where memory sets the batch of a closed loop.
-
-    `floor_s` is the physical floor of a step, where it was asked for.
-    """
+    """Forecasts of points, in SI units; `saturated` where memory sets the batch of a closed loop."""
 
     tpot_s: Array
     ttft_s: Array
     e2e_s: Array
     batch: Array
-    floor_s: Array
     saturated: NDArray[np.bool_]
 
 
@@ -56,7 +52,6 @@ def combine(design: Design, found: Costs, steady: Steady) -> Predicted:
         ttft_s=np.where(closed, steady.ttft_s, static.ttft_s),
         e2e_s=np.where(closed, whole, static.e2e_s),
         batch=np.where(closed, steady.batch, np.minimum(load.concurrency, found.most)),
-        floor_s=np.zeros(closed.shape),
         saturated=np.where(closed, steady.saturated, load.concurrency > found.most),
     )
 

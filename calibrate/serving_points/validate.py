@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from roofcast.calibrate.serving_points.bands import factor
 from roofcast.calibrate.serving_points.design import Design
 from roofcast.calibrate.serving_points.errors import Errors
 from roofcast.calibrate.serving_points.forecasts import forecast_cases, missing
 from roofcast.calibrate.serving_points.model import Predicted
+from roofcast.calibrate.serving_points.physics import roof_share
 from roofcast.calibrate.serving_points.points import METRICS, Point, read_points
 from roofcast.calibrate.serving_points.profiles import serving_profile
 from roofcast.calibrate.serving_points.resolve import Case, Profiles, Refusal, Resolver
@@ -109,17 +109,10 @@ def judge(points: Sequence[Point], resolved: Sequence[Case | Refusal]) -> Valida
         records[case.point.id] = _records(case, row, predicted, design)
     for refusal in refused:
         records[refusal.point.id] = _refused(refusal)
-    fast = too_fast(cases, predicted)
+    share = roof_share(cases)
+    fast = tuple(case.point.id for case, used in zip(cases, share, strict=True) if used > 1.0)
     ordered = tuple(record for point in points for record in records[point.id])
-    return ValidationResult(
-        ordered, tuple(points), tuple(cases[i].point.id for i in np.flatnonzero(fast))
-    )
-
-
-def too_fast(cases: Sequence[Case], predicted: Predicted) -> NDArray[np.bool_]:
-    """Points whose measured token time lies below the physical floor of a decode step."""
-    measured = np.array([case.point.measured.tpot_ms or np.inf for case in cases]) * 1e-3
-    return np.asarray(measured < predicted.floor_s)
+    return ValidationResult(ordered, tuple(points), fast)
 
 
 def metrics_of(point: Point) -> tuple[str, ...]:

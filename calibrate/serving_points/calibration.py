@@ -1,0 +1,181 @@
+"""From a file of serving points to profiles: fit each family, judge it on groups it has not seen, merge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roofcast.calibrate.serving_points.bands import measured_band
+from roofcast.calibrate.serving_points.base import TABLED, base_profile
+from roofcast.calibrate.serving_points.conventions import EngineName, kernels_of
+from roofcast.calibrate.serving_points.design import Design, design
+from roofcast.calibrate.serving_points.fit import Family, ServingFit, fit_family, metric_s, si
+from roofcast.calibrate.serving_points.merge import SKEW, merge
+from roofcast.calibrate.serving_points.physics import DOUBTFUL, roof_share
+from roofcast.calibrate.serving_points.resolve import Case
+from roofcast.hardware.accelerator import Accelerator
+from roofcast.hardware.catalog import find
+from roofcast.hardware.profile import Band, HeldOut, Parameter, Profile
+from roofcast.hardware.profile_store import shipped
+from roofcast.simulator.workload import Array
+
+_ENOUGH_ROWS, _ENOUGH_GROUPS = 40, 3
+"""From how many held-out rows and groups on a device has intervals of its own."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class HeldOutRows:
+    """Log ratios measured / forecast of points whose group the fit did not see, by metric."""
+
+    design: Design
+    ratios: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """One family: what was fitted, how far held-out groups were off, and the profiles made of it."""
+
+    fitted: ServingFit
+    held_out: HeldOutRows
+    profiles: tuple[Profile, ...]
+
+
+def fitting_profile(device: Accelerator, named: EngineName) -> Profile:
+    """The base profile under which points are designed: kernels, and routing as it is served."""
+    base = base_profile(device, named.engine, named.kernels)
+    skew = Parameter(SKEW, "1", "assumed")
+    return replace(base, parameters={**base.parameters, "experts.skew": skew})
+
+
+def calibrate_family(
+    family: Family, cases: Sequence[Case], say: Progress = lambda text: None
+) -> Calibrated | None:
+    """Fit a family to its cases among those given; None where there are none."""
+    own = [case for case in cases if family.holds(case) and case.point.use == "ok"]
+    if not own:
+        return None
+    table = design(own)
+    sound = roof_share(own) <= DOUBTFUL
+    say(f"{family.name}: {len(own)} points, {int((~sound).sum())} beyond belief")
+    fitted = fit_family(family, table.take(sound))
+    held = leave_out(family, table, sound, fitted, group_of)
+    say(f"{family.name}: fitted")
+    return Calibrated(fitted, held, tuple(_profiles(fitted, held)))
+
+
+def leave_out(
+    family: Family,
+    table: Design,
+    sound: NDArray[np.bool_],
+    whole: ServingFit,
+    label: Callable[[Case], str],
+) -> HeldOutRows:
+    """Forecast each group of points with a fit to all others; `sound` points alone are fitted."""
+    labels = np.array([label(case) for case in table.cases])
+    ratios = {metric: np.full(len(labels), np.nan) for metric in family.metrics}
+    for group in np.unique(labels):
+        rest, left = np.flatnonzero((labels != group) & sound), np.flatnonzero(labels == group)
+        fitted = fit_family(family, table.take(rest), whole.values) if rest.size else whole
+        part = table.take(left)
+        found = fitted.predict(part)
+        for metric, kept in ratios.items():
+            kept[left] = np.log(si(part, metric) / metric_s(found, part, metric))
+    return HeldOutRows(table, ratios)
+
+
+def group_of(case: Case) -> str:
+    """Model, device and engine of a case."""
+    setup = case.setup
+    return f"{model_of(case)}|{setup.device.id}|{setup.profile.engine}"
+
+
+def model_of(case: Case) -> str:
+    """The model of a case, whatever its formats: its config file, else its name."""
+    return case.point.config_file or case.point.model
+
+
+def device_of(case: Case) -> str:
+    """The device of a case."""
+    return case.setup.device.id
+
+
+def _profiles(fitted: ServingFit, held: HeldOutRows) -> Iterable[Profile]:
+    sources = sorted({case.point.source for case in held.design.cases})
+    for device, engine in sorted(_pairs(fitted.family, held.design)):
+        named = EngineName(engine, kernels_of(engine))
+        base = fitting_profile(find(device), named)
+        merged = merge(base, fitted, sources)
+        yield replace(
+            merged,
+            name=f"{device} under {engine}",
+            origin=_origin(base, fitted),
+            held_out=(*base.held_out, *_judged(held, device)),
+            bands=_bands(held, device),
+            band=_band(held, device),
+            valid_range={"batch": (1.0, 1024.0), "context": (1.0, 131072.0)},
+        )
+
+
+def _pairs(family: Family, table: Design) -> set[tuple[str, str]]:
+    """Devices and engines that get a profile: those with points, and those with kernel tables."""
+    pairs = {(case.setup.device.id, case.setup.profile.engine) for case in table.cases}
+    for path in shipped():
+        device, _, engine = path.name.removesuffix(".json").partition(".")
+        if engine in TABLED and engine in family.engines:
+            pairs.add((device, engine))
+    return pairs
+
+
+def _origin(base: Profile, fitted: ServingFit) -> str:
+    steps = f"steps: {fitted.rows} public serving points of {fitted.family.name}"
+    return f"{base.origin}; {steps}"
+
+
+def _own(held: HeldOutRows, device: str, metric: str) -> tuple[Array, str]:
+    """Held-out log ratios of a device, or of the whole family where the device has too few."""
+    ratios = held.ratios[metric]
+    here = np.array([device_of(case) == device for case in held.design.cases])
+    seen = here & np.isfinite(ratios)
+    groups = {group_of(case) for case, use in zip(held.design.cases, seen, strict=True) if use}
+    if seen.sum() >= _ENOUGH_ROWS and len(groups) >= _ENOUGH_GROUPS:
+        return ratios[seen], device
+    return ratios[np.isfinite(ratios)], "all devices"
+
+
+def _bands(held: HeldOutRows, device: str) -> dict[str, Band]:
+    found = {}
+    for metric in held.ratios:
+        ratios, scope = _own(held, device, metric)
+        if ratios.size:
+            origin = f"{ratios.size} held-out points, {scope}, each model, device and engine left out"
+            found[metric] = measured_band(list(ratios), origin)
+    return found
+
+
+def _band(held: HeldOutRows, device: str) -> Band | None:
+    """The interval of a decode step: that of the time between tokens, else of whole replies."""
+    bands = _bands(held, device)
+    return bands.get("tpot_ms") or bands.get("e2e_s")
+
+
+def _judged(held: HeldOutRows, device: str) -> Iterable[HeldOut]:
+    for metric in held.ratios:
+        ratios, scope = _own(held, device, metric)
+        if ratios.size:
+            errors = np.expm1(-ratios)
+            yield HeldOut(
+                scheme=f"{metric} of {scope}, each model, device and engine left out",
+                runs=int(ratios.size),
+                median_ape=round(float(np.median(np.abs(errors))), 4),
+                p90_ape=round(float(np.quantile(np.abs(errors), 0.9)), 4),
+                signed_median=round(float(np.median(errors)), 4),
+            )
+
+
+NO_POINTS: Final = "no points of any family: nothing to fit"
