@@ -53,6 +53,23 @@ Expert = Annotated[
 Data = Annotated[
     int, typer.Option("--dp", metavar="N", help="Attention groups that share the experts.")
 ]
+Network = Annotated[
+    float | None,
+    typer.Option(
+        "--network",
+        metavar="GB_PER_S",
+        help="Network between nodes, per device in one direction.",
+        show_default=False,
+    ),
+]
+PeerAccess = Annotated[
+    bool | None,
+    typer.Option(
+        "--peer-access/--no-peer-access",
+        help="Whether devices reach each other's memory over PCIe, against what the spec says.",
+        show_default=False,
+    ),
+]
 WeightDtype = Annotated[
     str | None,
     typer.Option(

@@ -9,6 +9,7 @@ import typer
 
 from roofcast.hardware.errors import InputError
 from roofcast.reports import compare_text, options, output, units, words
+from roofcast.reports.places import placed
 from roofcast.reports.ranges import numbers
 from roofcast.simulator.api import Setup, setup
 from roofcast.simulator.comparison import (
@@ -51,6 +52,8 @@ def compare(
     profile: options.ProfileFile = None,
     weight_dtype: options.WeightDtype = None,
     kv_dtype: options.KvDtype = None,
+    network: options.Network = None,
+    peer_access: options.PeerAccess = None,
     price: Annotated[
         list[str] | None,
         typer.Option(metavar="DEVICE=USD", help="Rent an hour, or a purchase: DEVICE=30000/4y."),
@@ -78,10 +81,15 @@ def compare(
     power = prices.Power(usd_per_kwh=kwh)
     places = [
         setup(
-            model, name, engine=engine, profile=profile, weight_dtype=weight_dtype, kv_dtype=kv_dtype
+            model,
+            placed(name, network, peer_access),
+            engine=engine,
+            profile=profile,
+            weight_dtype=weight_dtype,
+            kv_dtype=kv_dtype,
         )
         for name in names
-    ]  # fmt: skip
+    ]
     given = _prices(price or [], places)
     one = sizes[0] if sizes is not None and len(sizes) == 1 else None
     who = [_contender(where, context, given, one, sizes) for where in places]

@@ -12,6 +12,7 @@ import typer
 
 from roofcast.hardware.errors import bad_file
 from roofcast.reports import options, output, units, words
+from roofcast.reports.places import placed
 from roofcast.reports.tables import Column, Table
 from roofcast.simulator import startup_log
 from roofcast.simulator.api import Setup, setup
@@ -44,6 +45,7 @@ def memory(
     dp: options.Data = 1,
     weight_dtype: options.WeightDtype = None,
     kv_dtype: options.KvDtype = None,
+    network: options.Network = None,
     utilisation: Annotated[
         float | None,
         typer.Option(metavar="SHARE", help="Share of the memory that the engine plans with."),
@@ -83,7 +85,7 @@ def memory(
     where = replace(
         setup(
             model,
-            device,
+            placed(device, network),
             profile="ideal",
             parallelism=Parallelism(tp, pp, ep, dp),
             weight_dtype=weight_dtype,

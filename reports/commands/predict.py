@@ -8,6 +8,7 @@ import typer
 
 from roofcast.hardware.errors import InputError
 from roofcast.reports import forecast_text, options, output, words
+from roofcast.reports.places import placed
 from roofcast.reports.ranges import numbers
 from roofcast.simulator.api import Setup, grid, setup
 from roofcast.simulator.layouts import complaint
@@ -39,6 +40,8 @@ def predict(
     dp: options.Data = 1,
     weight_dtype: options.WeightDtype = None,
     kv_dtype: options.KvDtype = None,
+    network: options.Network = None,
+    peer_access: options.PeerAccess = None,
     json: options.Json = False,
     csv: Annotated[
         str | None,
@@ -59,7 +62,7 @@ def predict(
         raise InputError("give --json or --csv, not both")
     where = setup(
         model,
-        device,
+        placed(device, network, peer_access),
         engine=engine,
         profile=profile,
         parallelism=Parallelism(tp, pp, ep, dp),

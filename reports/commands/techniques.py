@@ -10,6 +10,7 @@ import typer
 
 from roofcast.hardware.errors import InputError
 from roofcast.reports import options, output, units, words
+from roofcast.reports.places import placed
 from roofcast.reports.ranges import numbers
 from roofcast.reports.tables import Column, Table
 from roofcast.simulator import techniques as kinds
@@ -40,6 +41,7 @@ def techniques(
     pp: options.Pipeline = 1,
     ep: options.Expert = 1,
     dp: options.Data = 1,
+    network: options.Network = None,
     weights: Annotated[
         str, typer.Option("--weight-dtype", "-w", metavar="LIST", help="Weight formats to try.")
     ] = "fp8,int4",
@@ -77,7 +79,11 @@ def techniques(
         raise InputError("--prompt and --chunk are at least 1 token")
     batches = np.array(numbers(batch, "batch"), dtype=float)
     where = setup(
-        model, device, engine=engine, profile=profile, parallelism=Parallelism(tp, pp, ep, dp)
+        model,
+        placed(device, network),
+        engine=engine,
+        profile=profile,
+        parallelism=Parallelism(tp, pp, ep, dp),
     )
     drafter = draft or (MTP if where.architecture.mtp else NGRAM)
     made = [kinds.stored(where, batches, context, name) for name in _names(weights)]
