@@ -51,9 +51,8 @@ class ServiceCosts:
     is longer) adds to it, `further_s` what each further prompt adds. `pass_tokens` prompt tokens fit a
     pass. `riding`: prompts share steps with decode; otherwise decode waits. `ahead` steps are decided
     before a request is seen. `request_s` is spent outside of any step. A step brings a sequence
-    `tokens_per_step`, more than one where drafts are verified. A prompt's pass goes through `stages`
-    in turn, each of which holds others up for its own share only. `alone_s` is a pass of a prompt that
-    shares it with nothing.
+    `tokens_per_step`, more than one where drafts are verified. `alone_s` is a pass of a prompt that
+    shares it with nothing, through one of `stages` pipeline stages.
     """
 
     decode: Curve
@@ -164,7 +163,7 @@ def _first_token(
     shared = np.where(costs.riding, steps.decode_s, 0.0)
     running = steps.square_s2 / steps.mean_s
     crowd = np.where(long, 0.0, rate * running * costs.further_s)
-    own = steps.passes * (shared + costs.stages * steps.first_s)
+    own = steps.passes * (shared + steps.first_s)
     idle = costs.request_s + own + (0.5 + costs.ahead) * steps.decode_s
     met = running / 2.0 + costs.ahead * steps.mean_s - (0.5 + costs.ahead) * steps.decode_s + crowd
     filled = demand.prompt / costs.pass_tokens

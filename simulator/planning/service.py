@@ -142,10 +142,13 @@ def costs_of(asked: Asked, found: Sequence[Candidate]) -> ServiceCosts:
     ]
     requests = [each.where.profile.value("host.request_s", 0.0) for each in found]
     tokens = 1.0 if options.speculation is None else options.speculation.tokens_per_step
+    stages = np.array([float(each.where.parallelism.pipeline) for each in found])
+    # a microbatch with a prompt passes all stages in turn, and the others cannot pass it
+    first = np.stack([steps.first_s for steps in each]) * stages[:, np.newaxis]
     budgets = np.array([float(each.budget * each.where.parallelism.data) for each in found])
     return ServiceCosts(
         decode=Curve(BATCHES, np.stack([steps.decode_s for steps in each])),
-        first=Curve(BATCHES, np.stack([steps.first_s for steps in each])),
+        first=Curve(BATCHES, first),
         further_s=np.array([steps.further_s for steps in each]),
         pass_tokens=budgets,
         request_s=np.array(requests),
@@ -153,7 +156,7 @@ def costs_of(asked: Asked, found: Sequence[Candidate]) -> ServiceCosts:
         ahead=np.where(riding, 1.0, 0.0),
         tokens_per_step=np.full(len(found), tokens),
         alone_s=np.array([steps.prompt_alone_s for steps in each]),
-        stages=np.array([float(each.where.parallelism.pipeline) for each in found]),
+        stages=stages,
     )
 
 

@@ -148,15 +148,6 @@ def test_accepting_two_tokens_a_step_halves_the_time_a_token_takes() -> None:
     assert float(drafted.ttft_s[0]) == pytest.approx(float(plain.ttft_s[0]), rel=1e-3)
 
 
-def test_a_pass_crosses_all_stages_but_holds_others_up_in_one() -> None:
-    costs = service_costs(LLAMA_8B, 1000, 201)
-    one, four = (steady(point(10), DEMAND, replace(costs, stages=point(n)), 0.95) for n in (1, 4))
-    assert float(four.tpot_s[0]) == float(one.tpot_s[0])
-    assert float(four.ttft_s[0] - one.ttft_s[0]) == pytest.approx(
-        3 * float(costs.first(point(11))[0])
-    )
-
-
 def test_prompts_beyond_the_budget_queue_without_end() -> None:
     """20,000 prompt tokens a second need more passes of 8,192 than there is time for."""
     costs = service_costs(setup("llama-3.1-70b", "h200-sxm", profile="ideal"), 8000, 20)

@@ -205,6 +205,23 @@ def test_fp8_weights_and_cache_are_options_with_capacity_of_their_own() -> None:
     assert capacity[("fp8", "fp8")] > capacity[(None, "fp8")] > capacity[(None, "bf16")]
 
 
+def test_prompts_hold_all_stages_up_in_turn() -> None:
+    """A prompt takes as long through four stages as through one; alone its compute is not divided."""
+    one, four = (
+        plan(
+            asked(
+                "h100-sxm",
+                traffic=Traffic(Lengths(4000), Lengths(200), rate_per_s=0.1),
+                options=replace(FLOOR, tensor=(1,), pipeline=(stages,)),
+            )
+        ).deployments[0]
+        for stages in (1, 4)
+    )
+    assert four.where.parallelism.pipeline == 4
+    assert four.ttft_s == pytest.approx(one.ttft_s, rel=0.1)
+    assert four.capacity > 1.5 * one.capacity  # more room, and weights shared by more sequences
+
+
 # Techniques
 
 
