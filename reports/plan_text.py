@@ -12,6 +12,7 @@ from roofcast.simulator.planning.asked import Asked
 from roofcast.simulator.planning.plan import NO_PRICE, Deployment, Plan
 from roofcast.simulator.planning.traffic import Lengths
 
+_SAME = 5e-4
 _RANKS = {"cost": "cost", "throughput": "throughput per device", "latency": "latency"}
 
 
@@ -151,7 +152,7 @@ def left_out(plan: Plan) -> list[str]:
     return [
         "Left out:",
         *(
-            f"  {count:,} {reason} (such as {plan.examples[reason]})"
+            f"  {count:,}: {reason} (such as {plan.examples[reason]})"
             for reason, count in plan.rejected.items()
         ),
     ]
@@ -172,7 +173,7 @@ def unreachable(plan: Plan) -> str:
         f"asked: {units.seconds(wanted[each.name] or 0.0)})"
         for each in plan.reachable
     ]
-    counts = "; ".join(f"{count} {reason}" for reason, count in plan.rejected.items())
+    counts = "; ".join(f"{reason} ({count})" for reason, count in plan.rejected.items())
     best = f"with one user, {' and '.join(parts)}; " if parts else ""
     return f"no deployment meets the objectives: {best}{counts}"
 
@@ -275,4 +276,7 @@ def _written(value: float | None, write: Any) -> str:
 
 
 def _change(one: float | None, other: float | None) -> str:
-    return "" if not one or other is None else words.signed(other / one - 1.0)
+    if not one or other is None:
+        return ""
+    more = other / one - 1.0
+    return words.signed(more) if abs(more) >= _SAME else "same"

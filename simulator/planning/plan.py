@@ -158,7 +158,7 @@ def _deployments(
         where = candidate.where
         if not service.possible[index]:
             broken = _impossible(asked, service.idle, index)
-            rejected.add(f"misses {broken} even for one user", _short(where))
+            rejected.add(f"{broken} is missed even with one user", _short(where))
             continue
         price = asked.prices.get(where.device.id) or listed(where.device)
         if price is None and asked.rank == "cost":

@@ -361,7 +361,7 @@ def test_a_trace_gives_rate_and_lengths(tmp_path) -> None:
 def test_impossible_objectives_say_what_is_reachable_and_what_binds() -> None:
     found = plan(asked("h100-sxm", "l40s", objectives=Objectives(tpot_s=1e-4)))
     assert not found.deployments
-    assert found.rejected[f"misses {LIMITS[0]} even for one user"] == found.tried
+    assert found.rejected[f"{LIMITS[0]} is missed even with one user"] == found.tried
     (best,) = found.reachable
     assert (best.name, best.bound) == ("TPOT", "memory")
     assert best.where.device.id == "h100-sxm-80gb"
