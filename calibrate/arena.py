@@ -14,6 +14,7 @@ import torch
 
 COLD_FACTOR = 4  # times the last-level cache; with LRU a little over 1 would do
 _BLOCK = 1 << 20
+_LEAST_BYTES = 2 << 30  # room for a few of the largest matrices, and for long reads
 _ALIGNMENT = 256  # bytes; no kernel asks for more
 _MOST_PIECES = 4096
 
@@ -57,13 +58,13 @@ class Arena:
 
 
 def make_arena(device: torch.device, cache_bytes: int, available_bytes: int) -> Arena:
-    """A buffer of four times the last-level cache, or a fifth of the memory where that is less.
+    """A buffer of four times the last-level cache and no less than 2 GiB, if a fifth of memory allows.
 
     Its bits are small normal numbers in every float type of two bytes or more: denormals and NaNs
     would be timed otherwise.
     """
-    wanted = max(COLD_FACTOR * cache_bytes, 64 << 20)
-    size = min(wanted, available_bytes // 5) // _BLOCK * _BLOCK
+    wanted = COLD_FACTOR * cache_bytes
+    size = min(max(wanted, _LEAST_BYTES), available_bytes // 5) // _BLOCK * _BLOCK
     buffer = torch.empty(size, dtype=torch.uint8, device=device)
     block = torch.empty(_BLOCK // 2, dtype=torch.float32).uniform_(0.005, 0.03)
     signs = torch.randint(0, 2, block.shape) * 2 - 1

@@ -10,6 +10,9 @@ import torch
 
 from roofcast.calibrate.arena import Arena, make_arena
 from roofcast.calibrate.clock import Clock, GraphClock, clock_for
+from roofcast.calibrate.decoder import DTYPES
+from roofcast.calibrate.mlp import can_group
+from roofcast.calibrate.samples import Task
 from roofcast.hardware.accelerator import Accelerator
 
 _CACHE_UNKNOWN_BYTES = 64 << 20
@@ -36,6 +39,11 @@ class Bench:
     def kernel_clock(self) -> Clock:
         """For kernels alone: graph replays where there are graphs."""
         return GraphClock() if self.device.type == "cuda" else self.step_clock
+
+    def clock_of(self, task: Task) -> Clock:
+        """The kernels' clock, except where the host takes part: experts that run one by one."""
+        looped = task.kind == "experts" and not can_group(self.device, DTYPES[self.dtype])
+        return self.step_clock if looped else self.kernel_clock
 
 
 def torch_device(accelerator: Accelerator) -> torch.device:

@@ -16,7 +16,7 @@ from roofcast.calibrate.journal import Header, Journal
 from roofcast.calibrate.overheads import Runs, decode_runs, fit_overheads, with_kernel_errors
 from roofcast.calibrate.plan import Plan, Target, make_plan
 from roofcast.calibrate.progress import Listener, Progress, silent
-from roofcast.calibrate.samples import Measurement
+from roofcast.calibrate.samples import STATE, Measurement, median
 from roofcast.calibrate.shapes import Scale
 from roofcast.calibrate.validation import Fitter, Judged, band, validate
 from roofcast.hardware import profile_store
@@ -71,16 +71,18 @@ def calibrate(
     *,
     quick: bool = False,
     mode: str = "eager",
+    budget_s: float | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     listener: Listener = silent,
 ) -> Calibration:
     """Measure the attached device, fit a profile, judge it on runs it hasn't seen, and write it.
 
-    `mode` is how steps are issued: eager, compiled (torch.compile) or graph (CUDA graphs). `out` is
-    the profile's file, by default where forecasts look for this device; raw samples lie beside it.
-    `resume` goes on with an interrupted calibration. InputError where torch is missing, nothing can
-    be written, or the calibration is interrupted; MeasurementError where too little was measured.
+    `mode` is how steps are issued: eager, compiled (torch.compile) or graph (CUDA graphs). After
+    `budget_s` seconds (the plan's own if None) no measurement starts. `out` is the profile's file,
+    by default where forecasts look for this device; raw samples lie beside it. `resume` goes on with
+    an interrupted calibration. InputError where torch is missing, nothing can be written, or the
+    calibration is interrupted; MeasurementError where too little was measured.
     """
     require_torch()
     from roofcast.calibrate.bench import (
@@ -107,6 +109,7 @@ def calibrate(
         rank_count(place),
     )
     plan = make_plan(target, quick=quick, mode=mode)
+    plan = replace(plan, budget_s=budget_s or plan.budget_s)
     header = Header(
         device=accelerator.id,
         engine=ENGINES[mode],
@@ -218,12 +221,23 @@ def _profile(
             "batch": (min(batches), max(batches)),
             "context": (min(contexts), max(contexts)),
         },
-        conditions=header.conditions,
+        conditions={**header.conditions, **under_load(measured)},
         held_out=tuple(entry.summary() for entry in judged),
         band=band(judged),
         warnings=warnings_of(measured, header.conditions) + fitted.warnings,
         created=header.started,
     )
+
+
+def under_load(measured: Sequence[Measurement]) -> dict[str, float]:
+    """Medians of what the busy device said of itself."""
+    found: dict[str, list[float]] = {}
+    for entry in measured:
+        if entry.kind == STATE:
+            for name, value in entry.facts.items():
+                if name != "turn" and isinstance(value, float):
+                    found.setdefault(f"{name}_under_load", []).append(value)
+    return {name: median(values) for name, values in found.items()}
 
 
 def _now() -> str:

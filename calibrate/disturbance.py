@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from roofcast.calibrate.samples import Measurement, median, quantile
+from roofcast.calibrate.samples import STATE, Measurement, median, quantile
 
 # Shares beyond which a warning is due. A quiet two-core machine shows 0 to 2 % of other processes,
 # spreads of 3 to 8 % and a reference that stays within 4 %.
@@ -34,7 +34,9 @@ def warnings_of(
         drift,
         unsteady,
     )
-    found = [check(usable) for check in checks] + [throttling(conditions), load(conditions)]
+    states = [entry for entry in measured if entry.kind == STATE]
+    found = [check(usable) for check in checks]
+    found += [throttling(states), clocks(states), company(states), load(conditions)]
     return tuple(text for text in found if text)
 
 
@@ -96,12 +98,32 @@ def unsteady(measured: Sequence[Measurement]) -> str | None:
     )
 
 
-def throttling(conditions: Mapping[str, str | float]) -> str | None:
-    """The device ran below its clocks."""
-    reasons = str(conditions.get("throttled_by", "nothing"))
-    if reasons == "nothing":
+def throttling(measured: Sequence[Measurement]) -> str | None:
+    """The device ran below its clocks while it was busy."""
+    reasons = [str(entry.facts.get("throttled_by", "nothing")) for entry in measured]
+    held = sorted({word for reason in reasons for word in reason.split(", ")} - {"nothing"})
+    if not held:
         return None
-    return f"the device was throttled by {reasons}: it measures slower than it can be"
+    return f"the device was throttled ({', '.join(held)}): it measures slower than it can be"
+
+
+def clocks(measured: Sequence[Measurement]) -> str | None:
+    """The clock of a busy device fell."""
+    known = [float(e.facts["sm_clock_hz"]) for e in measured if "sm_clock_hz" in e.facts]
+    if not known or min(known) >= (1 - DRIFT_LIMIT) * max(known):
+        return None
+    return (
+        f"disturbed: the clock of the busy device varied from {min(known) / 1e6:.0f} to "
+        f"{max(known) / 1e6:.0f} MHz; lock the clocks or cool it, {_AGAIN}"
+    )
+
+
+def company(measured: Sequence[Measurement]) -> str | None:
+    """Other processes computed on the device."""
+    most = max((float(e.facts.get("processes", 1.0)) for e in measured), default=1.0)
+    if most <= 1:
+        return None
+    return f"disturbed: {most - 1:.0f} other processes were on this device; stop them, {_AGAIN}"
 
 
 def load(conditions: Mapping[str, str | float]) -> str | None:

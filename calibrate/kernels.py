@@ -70,12 +70,41 @@ def _copy(task: Task, bench: Bench) -> Call:
 
 
 def _gemm(task: Task, bench: Bench) -> Call:
+    if task.text("dtype") in _QUANTISED:
+        return _QUANTISED[task.text("dtype")](task, bench)
     dtype = DTYPES[task.text("dtype")]
     outputs, inputs = task.whole("outputs"), task.whole("inputs")
     packed = bool(task.facts.get("packed", can_pack(bench.device, dtype)))
     matrices = cycle(_linears(bench, (outputs, inputs), dtype, packed))
     rows = _random(bench, (task.whole("rows"), inputs), dtype)
     return lambda: next(matrices)(rows)
+
+
+def _fp8_gemm(task: Task, bench: Bench) -> Call:
+    """e4m3 times e4m3 with a scale each, bf16 out."""
+    kind = torch.float8_e4m3fn
+    outputs, inputs = task.whole("outputs"), task.whole("inputs")
+    weights = cycle([piece.t() for piece in bench.arena.pieces((outputs, inputs), kind)])
+    rows = _random(bench, (task.whole("rows"), inputs), torch.bfloat16).to(kind)
+    one = torch.ones((), device=bench.device)
+    return lambda: torch._scaled_mm(rows, next(weights), one, one, out_dtype=torch.bfloat16)
+
+
+def _int8_gemm(task: Task, bench: Bench) -> Call:
+    """int8 times int8, int32 out."""
+    outputs, inputs = task.whole("outputs"), task.whole("inputs")
+    weights = cycle([piece.t() for piece in bench.arena.pieces((outputs, inputs), torch.int8)])
+    shape = (task.whole("rows"), inputs)
+    rows = torch.randint(-100, 100, shape, dtype=torch.int8, device=bench.device)
+    return lambda: torch._int_mm(rows, next(weights))
+
+
+_QUANTISED: Mapping[str, Callable[[Task, Bench], Call]] = {"fp8": _fp8_gemm, "int8": _int8_gemm}
+
+
+def may_lack(task: Task) -> bool:
+    """Whether torch may have no such kernel on this device, or not for these sizes."""
+    return task.facts.get("dtype") in _QUANTISED
 
 
 def _linears(

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from roofcast.calibrate import kernels
+from roofcast.calibrate import kernels, nvml
 from roofcast.calibrate.bench import Bench
 from roofcast.calibrate.clock import Effort, Timing, measure
 from roofcast.calibrate.conditions import Ledger, others_share, read_ledger, stolen_share
 from roofcast.calibrate.journal import Journal
 from roofcast.calibrate.plan import REFERENCE
 from roofcast.calibrate.progress import Listener, Progress
-from roofcast.calibrate.samples import Measurement, Task
+from roofcast.calibrate.samples import STATE, Measurement, Task
 
 OUT_OF_MEMORY = "out of memory"
 OUT_OF_TIME = "no time left"
@@ -48,9 +48,9 @@ class Recorder:
 
     def kernels(self, tasks: Sequence[Task], effort: Effort) -> None:
         """Measure micro-benchmarks."""
-        clock = self.bench.kernel_clock
 
         def timer(task: Task) -> Timing:
+            clock = self.bench.clock_of(task)
             call, before = kernels.prepare(task, self.bench), kernels.wake(task, self.bench)
             return measure(call, clock, effort, before)
 
@@ -84,9 +84,12 @@ class Recorder:
         try:
             timing = timer(task)
         except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
+            if is_out_of_memory(error):
+                outcome = OUT_OF_MEMORY
+            elif kernels.may_lack(task):
+                outcome = f"not supported: {str(error).partition(chr(10))[0]}"
+            else:
                 raise
-            outcome = OUT_OF_MEMORY
             release_memory(self.bench.device)
         return self._entry(task, timing, outcome, (before, read_ledger()))
 
@@ -114,7 +117,16 @@ class Recorder:
         clock = self.bench.kernel_clock
         effort = Effort(budget_s=0.1, least=5, most=20)
         self.journal.add(self._measured(task, lambda _: measure(call, clock, effort)))
+        if self.bench.device.type == "cuda":
+            self._state(turn)
         self._last_reference = self.elapsed_s
+
+    def _state(self, turn: int) -> None:
+        """Clocks, power, temperature and throttling now, while the device is busy."""
+        state = {n: v for n, v in nvml.read(self.bench.device.index or 0).items() if v is not None}
+        if state:
+            facts = {"turn": turn, **state}
+            self.journal.add(Measurement(STATE, facts, (), at_s=self.elapsed_s))
 
 
 def _turns(measured: Iterable[Measurement]) -> int:

@@ -57,8 +57,17 @@ def _read(library: ModuleType, index: int) -> dict[str, str | float | None]:
         "power_w": scaled(ask("nvmlDeviceGetPowerUsage"), 1e-3),
         "power_limit_w": scaled(ask("nvmlDeviceGetEnforcedPowerLimit"), 1e-3),
         "temperature_c": ask("nvmlDeviceGetTemperature", library.NVML_TEMPERATURE_GPU),
+        "processes": _processes(library, handle),
         "throttled_by": None if reasons is None else throttle_words(int(reasons)),
     }
+
+
+def _processes(library: ModuleType, handle: object) -> float | None:
+    """Processes that compute on the GPU, this one included."""
+    try:
+        return float(len(library.nvmlDeviceGetComputeRunningProcesses(handle)))
+    except (library.NVMLError, AttributeError):
+        return None
 
 
 def throttle_words(mask: int) -> str:

@@ -144,9 +144,11 @@ def _kernels(target: Target, quick: bool) -> Iterator[Task]:
 
 
 def _dtypes(target: Target, quick: bool) -> tuple[str, ...]:
-    """The main dtype first; a full calibration measures the plain ones as well."""
-    others = ("fp32",) if target.device.kind == "cpu" else ("fp16", "fp32")
-    return tuple(dict.fromkeys((target.dtype, *(() if quick else others))))
+    """The main dtype first; a full calibration measures what else the device may multiply in."""
+    if quick:
+        return (target.dtype,)
+    others = ("fp32", "int8") if target.device.kind == "cpu" else ("fp16", "fp32", "int8", "fp8")
+    return tuple(dict.fromkeys((target.dtype, *others)))
 
 
 def _bandwidths(target: Target, quick: bool) -> Iterator[Task]:

@@ -13,6 +13,9 @@ from typing import Any, ClassVar
 
 Fact = str | float | int | bool
 
+STATE = "state"
+"""Kind of an entry without samples: what a GPU said of its clocks and power while it was busy."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from roofcast.calibrate import bench, calibration, journal, shapes
+from roofcast.calibrate import arena, bench, calibration, journal, shapes
 from roofcast.calibrate.calibration import Calibration, calibrate
 from roofcast.calibrate.clock import Effort
 from roofcast.calibrate.plan import Plan, gemm_task, run_task
@@ -57,7 +57,7 @@ SHAPES = {
 RUNS = [run_task(shape, batch, 32, "bf16") for shape in SHAPES.values() for batch in (1, 4)]
 EFFORT = Effort(budget_s=0.01, least=3, most=6)
 PLAN = Plan(
-    "tiny", 0, "eager", (READ, *GEMMS, *SMALL, *ATTENTION), tuple(RUNS), (), EFFORT, EFFORT, 60.0
+    "tiny", 0, "eager", (READ, *GEMMS, *SMALL, *ATTENTION), tuple(RUNS), (), EFFORT, EFFORT, 600.0
 )
 
 
@@ -80,7 +80,8 @@ def make_tiny(setattr_: object = setattr) -> None:
     assert callable(setattr_)
     setattr_(calibration, "make_plan", lambda *_, **__: PLAN)
     setattr_(shapes, "shapes", lambda _: SHAPES)
-    setattr_(bench, "cache_bytes", lambda *_: 1)
+    setattr_(bench, "cache_bytes", lambda *_: 16 << 20)
+    setattr_(arena, "_LEAST_BYTES", 0)
     setattr_(bench, "main_dtype", lambda _: "bf16")
 
 
