@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -35,9 +36,13 @@ def subject(where: Setup) -> str:
 
 
 def points(audited: Sequence[Audited]) -> Table:
-    """A row a point: measured beside floor and forecast."""
+    """A row a point: measured beside floor and forecast; model and device where they differ."""
+    setups = {id(each.placed.setup) for each in audited if each.placed is not None}
+    named = audited if len(setups) > 1 else ()
     columns = (
         Column("", [_place(each) for each in audited], False, 8),
+        Column("model", [each.record.stated.model or "" for each in named], False, 9),
+        Column("device", [each.record.stated.device or "" for each in named], False, 9),
         Column("batch", [_number(each.record.value("batch")) for each in audited]),
         Column("decoding", [_decoding(each) for each in audited], rank=6),
         Column("input", [_number(each.record.value("input_tokens")) for each in audited]),
@@ -52,6 +57,19 @@ def points(audited: Sequence[Audited]) -> Table:
         Column("", [_verdict(each) for each in audited], False),
     )
     return Table(tuple(column for column in columns if any(column.cells)))
+
+
+def gravest(audited: Sequence[Audited], most: int) -> Sequence[Audited]:
+    """At most so many points: those that can't be true, then those farthest from their forecast."""
+    if len(audited) <= most:
+        return audited
+    return sorted(audited, key=_gravity, reverse=True)[:most]
+
+
+def _gravity(each: Audited) -> tuple[bool, float]:
+    if each.cost is None or each.step is None or not each.cost.counted:
+        return each.impossible, 0.0
+    return each.impossible, abs(math.log(each.step.step_s / each.cost.step_s))
 
 
 def _place(each: Audited) -> str:
@@ -109,7 +127,10 @@ def _verdict(each: Audited) -> str:
         return "below floor"
     if "slower_than_forecast" in each.flags:
         return "slow"
-    return "fast" if "faster_than_forecast" in each.flags else "as forecast"
+    if "faster_than_forecast" in each.flags:
+        return "fast"
+    known = each.step is not None and each.cost is not None and each.cost.counted
+    return "as forecast" if known else "nothing to compare"
 
 
 def explanation(each: Audited) -> list[str]:

@@ -136,7 +136,8 @@ def _verdict(point: Evidence, run: Sequence[Evidence], cut_short: str) -> Audite
     found = suspects(point, known) if point.cost.counted else []
     if cut_short:
         words = f"replies ended before their full length: {cut_short}"
-        found = [Suspect("ended_early", 0.99, words), *found]
+        rest = [suspect for suspect in found if suspect.cause != "ended_early"]
+        found = [Suspect("ended_early", 0.99, words), *rest]
     flags = list(dict.fromkeys(_flags(point, cut_short)))
     return Audited(
         record=point.placed.record,

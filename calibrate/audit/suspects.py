@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from roofcast.calibrate.audit.costs import request_tokens
 from roofcast.calibrate.audit.evidence import Evidence, Suspect
@@ -24,13 +25,19 @@ def suspects(point: Evidence, run: Sequence[Evidence]) -> list[Suspect]:
     A hypothesis that several points share counts for more; a unit or a label that turns an impossible
     number into the forecast one counts most.
     """
-    found = [*_labels(point), *_load(point), *_shortened(point)]
+    found = [*_labels(point), *_shortened(point)]
+    # What slows a run down doesn't explain one that is too fast.
+    found += [_lessened(suspect) if point.found else suspect for suspect in _load(point)]
     if point.step is not None and (point.slow or point.fast):
         way = (point.slow, point.fast)
         alike = [each for each in run if each.step is not None and (each.slow, each.fast) == way]
         found += [*explained(point, alike or [point]), *_profile(point)]
     found += _shares(point)
     return sorted(_best(found), key=lambda suspect: -suspect.share)
+
+
+def _lessened(suspect: Suspect) -> Suspect:
+    return replace(suspect, share=0.4 * suspect.share)
 
 
 def _best(found: Iterable[Suspect]) -> Iterable[Suspect]:

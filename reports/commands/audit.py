@@ -175,9 +175,9 @@ def _print_file(found: Sequence[Audited]) -> None:
         output.say(line)
     output.say(audit_text.batch_source(first))
     output.say()
-    output.show(audit_text.points(found[:_SHOWN]))
+    output.show(audit_text.points(audit_text.gravest(found, _SHOWN)))
     if len(found) > _SHOWN:
-        output.say(f"({len(found) - _SHOWN:,} more points: --json holds all)")
+        output.say(f"(the {_SHOWN} gravest of {len(found):,} points: --json holds all)")
     output.say()
     if len(found) > _EXPLAINED:
         for line in audit_text.summary(found):
