@@ -20,6 +20,8 @@ _WORDS = {
     "scale_up_max_devices": ("devices on that link", units.count),
     "pcie_generation": ("PCIe generation", units.count),
     "pcie_lanes": ("PCIe lanes", units.count),
+    "node_devices": ("devices of a node", units.count),
+    "network_bytes_per_s": ("network, one direction", units.rate),
     "price_usd": ("price, USD", units.count),
     "rent_usd_per_hour": ("rent, USD per hour", units.significant),
 }

@@ -87,6 +87,18 @@ def test_memory_refuses(roofcast, llama, options, message):
     assert err == f"roofcast: {message}\n"
 
 
+def test_a_device_shows_what_surrounds_it(roofcast, tmp_path):
+    (tmp_path / "mine.toml").write_text(
+        'id = "mine"\nname = "Mine"\nvendor = "Me"\nkind = "gpu"\n'
+        "[node]\ndevices = 4\nnetwork_gb_per_s = 25\n"
+    )
+    status, out, err = roofcast("device", "mine.toml")
+    assert (status, err) == (0, "")
+    rows = [line.split() for line in out.splitlines()]
+    assert ["devices", "of", "a", "node", "4"] in [row[:5] for row in rows]
+    assert ["network,", "one", "direction", "25", "GB/s"] in [row[:5] for row in rows]
+
+
 # plan
 
 
