@@ -86,7 +86,8 @@ class Fields:
         return unusable(self.path, problem, f"{self.where} {dotted(key)}".strip())
 
 
-_LARGEST = 1e300
+_LARGEST = 1e24
+"""More than any time in ns since 1970; squares and products of what is smaller stay finite."""
 
 
 def dotted(key: Key) -> str:

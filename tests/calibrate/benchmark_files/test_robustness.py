@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import random
 import tracemalloc
 
 import pytest
@@ -289,6 +290,23 @@ def test_a_sidecar_with_a_mistake_names_it(tmp_path, text, said):
     (tmp_path / "run.conditions.toml").write_text(text)
     with pytest.raises(FileFormatError, match=said):
         sidecar(tmp_path / "run.json")
+
+
+@pytest.mark.parametrize("name", [*JSON_FILES, *TEXT_FILES])
+def test_random_damage_gives_values_or_one_clear_error(data, tmp_path, name):
+    rng = random.Random(name)
+    whole = (data / name).read_bytes()
+    path = tmp_path / name
+    for _ in range(12):
+        raw = bytearray(whole)
+        for _ in range(rng.randint(1, 6)):
+            at = rng.randrange(len(raw))
+            raw[at : at + rng.randint(0, 30)] = bytes(
+                rng.choices(b'{}[]",:019eE.-|\n\x00\xff', k=3)
+            )
+        path.write_bytes(raw)
+        found, error = attempt(path)
+        assert found or (error.isprintable() and name in error)
 
 
 def _leaves(tree):
