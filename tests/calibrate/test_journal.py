@@ -19,7 +19,9 @@ from roofcast.calibrate.journal import Header, Journal, read
 from roofcast.calibrate.samples import Measurement
 from roofcast.hardware.errors import FileFormatError, InputError, SchemaVersionError
 
-HEADER = Header("cpu-test", "torch", "quick-0-abc", "2026-01-01T00:00:00+00:00", {"threads": 2.0})
+HEADER = Header(
+    "cpu-test", "torch", "quick-0-abc", "2026-01-01T00:00:00+00:00", conditions={"threads": 2.0}
+)
 
 
 def entry(rows: int) -> Measurement:

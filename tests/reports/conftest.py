@@ -10,7 +10,7 @@ from roofcast.calibrate.journal import Header, Journal
 from roofcast.hardware.profile import Band, HeldOut, Parameter, Profile
 from roofcast.hardware.profile_store import write
 from roofcast.reports.cli import run
-from tests.calibrate.simulated import DEVICE, TARGET, simulated
+from tests.calibrate.simulated import DEVICE, simulated
 
 LLAMA_8B = {
     "architectures": ["LlamaForCausalLM"],
@@ -76,9 +76,13 @@ def profile_file(tmp_path) -> str:
 @pytest.fixture
 def calibration(tmp_path) -> Calibration:
     """A quick calibration of a simulated machine: a fit to its noisy runs."""
-    header = Header(DEVICE.id, "torch", "simulated", "2026-01-31T12:00:00+00:00", {"threads": 2.0})
+    header = Header(
+        DEVICE.id, "torch", "simulated", "2026-01-31T12:00:00+00:00", conditions={"threads": 2.0}
+    )
     journal = Journal.create(tmp_path / "sim.samples.jsonl", header)
-    return finish(TARGET, simulated(0), journal, tmp_path / "sim.json")
+    for measurement in simulated(0):
+        journal.add(measurement)
+    return finish(DEVICE, journal, tmp_path / "sim.json")
 
 
 @pytest.fixture

@@ -193,7 +193,7 @@ def test_a_calibration_is_shown(roofcast, calibration):
     assert status == 0
     assert "threads 2.0" in out
     assert re.search(r"^leave-one-model-out +\d+ +[\d.]+ % ", out, re.MULTILINE)
-    assert re.search(r"^host\.step_s +[\d.]+ +s +", out, re.MULTILINE)
+    assert re.search(r"^host\.layer_s +[\d.e-]+ +s +", out, re.MULTILINE)
 
 
 def test_a_device_with_its_sources(roofcast):
@@ -290,7 +290,7 @@ def test_help_lists_every_command_with_examples(roofcast):
         status, text, _ = roofcast(command, "--help")
         assert status == 0
         assert f"roofcast {command}" in text.split("Examples:")[1]
-        assert "--json" in text or command == "profile"
+        assert "--json" in text or command in ("profile", "report")
 
 
 def test_version(roofcast):
