@@ -13,7 +13,7 @@ from roofcast.calibrate.fitting import Errors
 from roofcast.calibrate.kernel_tables.forms import Form, form, plain
 from roofcast.calibrate.kernel_tables.groups import Group, engines_of, groups
 from roofcast.calibrate.kernel_tables.kernel_fit import Mask, fit_group
-from roofcast.calibrate.kernel_tables.sources import Folder
+from roofcast.calibrate.kernel_tables.sources import Folder, l2_bytes
 from roofcast.calibrate.kernel_tables.workloads import Rows
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.simulator.workload import Array
@@ -100,8 +100,9 @@ def scopes(group: Group, rows: Rows, device: Accelerator) -> Iterator[tuple[str,
         decode = rows.operators[0].rows <= _DECODE_ROWS
         yield "decode", decode
         yield "decode, large weights", decode & (rows.operators[0].weight_bytes >= _LARGE_WEIGHTS)
-    if group.table in ("attention", "latent") and device.l2_bytes:
-        yield "cold", rows.cached_bytes >= 2 * device.l2_bytes
+    cache = l2_bytes(device)
+    if group.cached is not None and cache is not None:
+        yield "cold", rows.cached_bytes >= 2 * cache
     if group.table == "experts":
         yield "decode", rows.operators[0].rows <= _FEW_TOKENS
 

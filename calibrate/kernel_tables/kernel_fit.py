@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from roofcast.calibrate.fitting import Errors, Fit, Sample, fit
 from roofcast.calibrate.kernel_tables.forms import CACHE_TERMS, Form, Term
 from roofcast.calibrate.kernel_tables.groups import Group
+from roofcast.calibrate.kernel_tables.sources import l2_bytes
 from roofcast.calibrate.kernel_tables.workloads import Rows
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.profile import Parameter, Profile
@@ -96,8 +97,9 @@ class KernelFit:
 def fit_group(group: Group, device: Accelerator, form: Form) -> KernelFit:
     """Fit a form to a group, then again without the optional terms it turns out not to need."""
     rows, impossible = _possible(_thinned(group.rows), device)
-    cold = rows.cached_bytes > 2 * (device.l2_bytes or np.inf)
-    if group.cached is not None and device.l2_bytes and not cold.all():
+    cache = l2_bytes(device)
+    cold = rows.cached_bytes > 2 * (cache or np.inf)
+    if group.cached is not None and cache is not None and not cold.all():
         form = form.with_cache()
     sample = Sample(rows.measured_s, _weights(group, rows, cold), rows.shapes)
     for _ in range(_RETRIES):
@@ -143,7 +145,7 @@ def _warm(
 
     The share read from the cache falls from 1 to 0 around a working set of `cache_share` x L2.
     """
-    size = values["cache_share"] * (device.l2_bytes or 1.0)
+    size = values["cache_share"] * (l2_bytes(device) or 1.0)
     hit = 1.0 / (1.0 + (rows.cached_bytes / size) ** _STEEPNESS)
     cost = 1.0 - hit * (1.0 - values["cache_cost"])
     return replace(
@@ -171,11 +173,11 @@ def _thinned(rows: Rows) -> Rows:
 
 def _possible(rows: Rows, device: Accelerator) -> tuple[Rows, int]:
     """Leave out what is faster than its cold bytes at full bandwidth; the rest, and the count."""
-    bandwidth = device.memory_bandwidth_bytes_per_s
-    if bandwidth is None or device.l2_bytes is None:
+    bandwidth, cache = device.memory_bandwidth_bytes_per_s, l2_bytes(device)
+    if bandwidth is None or cache is None:
         return rows, 0
     read = sum((part.weight_bytes + part.kv_read_bytes for part in rows.operators), np.zeros(()))
-    cold = rows.cached_bytes > 2 * device.l2_bytes
+    cold = rows.cached_bytes > 2 * cache
     bad = cold & (read / rows.measured_s > _IMPOSSIBLE * bandwidth)
     return (rows.where(~bad), int(bad.sum())) if bad.any() else (rows, 0)
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from roofcast.calibrate.kernel_tables.table import Column, Table, read_csv
+from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.errors import FileFormatError, InputError, unknown
 
 PUBLIC: Final = "aiconfigurator-core 0.12.0 (NVIDIA, Apache-2.0)"
@@ -52,6 +53,12 @@ def table_name(device: str) -> str:
     if device not in devices:
         raise unknown("device with kernel tables", device, devices)
     return devices[device]
+
+
+def l2_bytes(device: Accelerator) -> float | None:
+    """The L2 cache of a device: its spec's, else assumed for a device with tables, else unknown."""
+    assumed: dict[str, int] = _described()["l2_bytes"]
+    return device.l2_bytes or assumed.get(device.id)
 
 
 def devices() -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from roofcast.calibrate.fitting import Errors
 from roofcast.calibrate.kernel_tables.groups import Group, groups
 from roofcast.calibrate.kernel_tables.kernel_fit import Mask
-from roofcast.calibrate.kernel_tables.sources import Folder
+from roofcast.calibrate.kernel_tables.sources import Folder, l2_bytes
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.catalog import find
 from roofcast.hardware.profile import Profile
@@ -86,6 +86,7 @@ def _ratios(group: Group, device: Accelerator, profile: Profile) -> Array:
 
 
 def _cold(group: Group, device: Accelerator) -> Mask:
-    if group.cached is None or device.l2_bytes is None:
+    cache = l2_bytes(device)
+    if group.cached is None or cache is None:
         return np.ones(group.rows.measured_s.shape, dtype=bool)
-    return np.asarray(group.rows.cached_bytes > 2 * device.l2_bytes)
+    return np.asarray(group.rows.cached_bytes > 2 * cache)
