@@ -7,7 +7,7 @@ another's, and so is the fixed cost of a kernel. How far two devices are apart:
              + 0.5 where one has stacked memory (HBM) and the other hasn't
              + 0.1 |ln(bandwidth ratio)|
 
-Those nearest up to `_SPREAD` lend their parameters, in geometric mean. What that costs was measured by
+Those nearest up to `SPREAD` further lend their parameters, in geometric mean. What that costs was measured by
 leaving each device out in turn: transfer.toml holds the errors, and the interval is widened by them.
 """
 
@@ -28,7 +28,7 @@ from roofcast.hardware.profile import Band, Parameter, Profile
 from roofcast.hardware.profile_store import read, shipped
 
 _DATA: Final = Path(__file__).with_name("transfer.toml")
-_SPREAD: Final = 0.3
+SPREAD: Final = 0.3
 _COMMON: Final = ("vllm", "sglang", "trtllm")
 
 
@@ -84,7 +84,7 @@ def _nearest(device: Accelerator, measured: Sequence[Profile]) -> list[Relative]
         (Relative(profile, distance(device, find(profile.device))) for profile in measured),
         key=lambda relative: relative.distance,
     )
-    reach = ranked[0].distance + _SPREAD
+    reach = ranked[0].distance + SPREAD
     return [relative for relative in ranked if relative.distance <= reach]
 
 
@@ -106,6 +106,7 @@ def _blend(device: Accelerator, engine: str, lenders: Sequence[Relative]) -> Pro
         roofs=_roofs(device, lenders),
         valid_range=ranges,
         band=_band(profiles, nearest),
+        bands=_bands(profiles, nearest),
         warnings=(f"{device.id} was not measured: efficiencies are those of {names}",),
     )
 
@@ -152,6 +153,18 @@ def _band(profiles: Sequence[Profile], apart: float) -> Band | None:
     low = -math.hypot(min(band.low for band in bands), extra)
     high = math.hypot(max(band.high for band in bands), extra)
     return Band(low, high, f"relatives' interval, widened by {extra:.2f} for the transfer")
+
+
+def _bands(profiles: Sequence[Profile], apart: float) -> dict[str, Band]:
+    """The relatives' intervals of served metrics, each widened in the same way."""
+    metrics = sorted({metric for profile in profiles for metric in profile.bands})
+    found = {}
+    for metric in metrics:
+        lent = [replace(p, band=p.bands[metric]) for p in profiles if metric in p.bands]
+        band = _band(lent, apart)
+        if band is not None:
+            found[metric] = band
+    return found
 
 
 def transfer_error(apart: float) -> float:

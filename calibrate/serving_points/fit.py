@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
@@ -19,6 +19,8 @@ from roofcast.calibrate.serving_points.knobs import Knob, Panel, changed, knobs
 from roofcast.calibrate.serving_points.model import Predicted, predict
 from roofcast.calibrate.serving_points.points import METRICS
 from roofcast.calibrate.serving_points.resolve import Case
+from roofcast.hardware.catalog import find
+from roofcast.hardware.transfer import SPREAD, distance
 from roofcast.simulator.workload import Array
 
 NOISE: Final = 0.08
@@ -66,12 +68,28 @@ class ServingFit:
         return predict(panel, known)
 
     def usual(self, name: str) -> float:
-        """The geometric mean of a knob over its levels: what an unseen level gets."""
-        stem = name.partition("[")[0]
-        found = [v for n, v in self.values.items() if n.partition("[")[0] == stem]
-        if found:
-            return float(np.exp(np.mean(np.log(found))))
-        return next(knob.start for knob in self.family.knobs if knob.name == stem)
+        """What an unseen level of a knob gets: the geometric mean of the levels nearest to it.
+
+        Devices are as near as `hardware.transfer` says, engines all alike.
+        """
+        stem, _, level = name.rstrip("]").partition("[")
+        found = {
+            known.rstrip("]").partition("[")[2]: value
+            for known, value in self.values.items()
+            if known.partition("[")[0] == stem
+        }
+        if not found:
+            return next(knob.start for knob in self.family.knobs if knob.name == stem)
+        by_device = any(knob.name == stem and knob.by == "device" for knob in self.family.knobs)
+        kept = nearest(level, found) if by_device else list(found)
+        return float(np.exp(np.mean([np.log(found[each]) for each in kept])))
+
+
+def nearest(device: str, among: Iterable[str]) -> list[str]:
+    """The devices nearest to one, as far as transfers reach."""
+    apart = {other: distance(find(device), find(other)) for other in among}
+    reach = min(apart.values()) + SPREAD
+    return [other for other, far in apart.items() if far <= reach]
 
 
 def fit_family(
