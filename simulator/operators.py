@@ -344,7 +344,7 @@ def _mixing(work: Pass, layer: Layer) -> Operator:
 
 
 def _activation(work: Pass, layer: Layer) -> Operator:
-    """The MLP's non-linearity: gate and up in, their product out. Experts run theirs in their kernels."""
+    """The MLP's non-linearity: gate and up in, their product out. Experts' kernels run their own."""
     tensor = work.parallelism.tensor
     width = sum(
         weight.rows * share(weight.pieces, tensor)

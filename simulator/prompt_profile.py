@@ -13,11 +13,11 @@ _HOST: Final = ("layer_s", "step_s")
 
 
 def prompt_profile(profile: Profile) -> Profile:
-    """The profile of a pass that reads prompts; the profile itself where it was measured in decode only.
+    """The profile of a pass that reads prompts; the profile itself where only decode was measured.
 
     Products and caches take `prefill.scale` times their roofs at peak, element-wise operators move
     their bytes `prefill.activation_factor` times; launches are the host's, `prefill.layer_s` a layer
-    and `prefill.step_s` a pass, and `prefill.state_s` each kernel of a recurrent mixer, whose scans over
+    and `prefill.step_s` a pass, and `prefill.state_s` each kernel of a recurrent mixer, whose scans of
     a prompt are many small launches. Collectives stay as they are.
     """
     scale = profile.parameters.get("prefill.scale")

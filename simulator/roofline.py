@@ -11,7 +11,8 @@
 `loop` is the time one block of threads needs to walk its inner dimension, however many blocks run
 beside it: it bounds small products and short caches that no roof explains. `blocks` is the time the
 device needs to start and retire independent pieces of work. c is a measured curve and s a scale
-measured in whole steps, 1 where there is none. A profile without a parameter pays nothing for it. Collectives are in wire.py.
+measured in whole steps, 1 where there is none. A profile without a parameter pays nothing for it.
+Collectives are in wire.py.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ with D the decode step of B sequences at the mean context, P the time that one p
 prompts of others that come in while a reply is written and F the time to the first token. In a steady
 closed loop every reply sees each other request in flight once: n = B (C - 1) / C. Where all requests
 are equally long and prompts go before decode, everyone starts and ends together: B = C and
-n = (C - m) / 2, with m prompts read in one pass. Everything is an array over points; nothing loops over them.
+n = (C - m) / 2, with m prompts read in one pass. Everything is an array over points, never
+a loop over them.
 """
 
 from __future__ import annotations
@@ -96,8 +97,10 @@ class Curve:
 class Costs:
     """What the engine takes, per point: the decode curve and the seconds one prompt adds.
 
-    `shared` is the part of a decode step that a pass reading prompts too does not pay again. `prompt_s` is the time of one prompt among others in full passes, `pass_s` what each pass costs
-    besides (host and launches), `request_s` what a request takes outside of any step. `most` caps the sequences that decode at once (memory, settings).
+    `shared` is the part of a decode step that a pass reading prompts too does not pay again.
+    `prompt_s` is the time of one prompt among others in full passes, `pass_s` what each pass costs besides (host
+    and launches), `request_s` what a request takes outside of any step. `most` caps the sequences
+    that decode at once (memory, settings).
     """
 
     decode: Curve

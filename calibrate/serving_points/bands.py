@@ -1,4 +1,4 @@
-"""The 80 % interval of a serving forecast, by metric: what held-out points say, widened for strangers."""
+"""The 80 % interval of a serving forecast, by metric: held-out errors, widened for strangers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a file of serving points to profiles: fit each family, judge it on groups it has not seen, merge."""
+"""From a file of serving points to profiles: fit families, judge them on unseen groups, merge."""
 
 from __future__ import annotations
 
@@ -153,7 +153,9 @@ def _bands(held: HeldOutRows, device: str) -> dict[str, Band]:
     for metric in held.ratios:
         ratios, scope = _own(held, device, metric)
         if ratios.size:
-            origin = f"{ratios.size} held-out points, {scope}, each model, device and engine left out"
+            origin = (
+                f"{ratios.size} held-out points, {scope}, each model, device and engine left out"
+            )
             found[metric] = measured_band(list(ratios), origin)
     return found
 

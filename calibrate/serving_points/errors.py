@@ -1,4 +1,4 @@
-"""How far forecasts were from what was measured: percentages, sign and the share their interval held."""
+"""How far forecasts were from what was measured: percentages, sign and the share an interval held."""
 
 from __future__ import annotations
 

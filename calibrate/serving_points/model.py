@@ -1,4 +1,4 @@
-"""Forecasts of a design under a set of knob values: vectorised, for fits that ask thousands of times."""
+"""Forecasts of a design under a set of knob values: vectorised, for fits that ask often."""
 
 from __future__ import annotations
 

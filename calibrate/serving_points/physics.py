@@ -1,11 +1,11 @@
 """How much of a device's roofs a measured point would use, and which points no physics allows.
 
-A closed loop that finishes r requests a second reads r prompts, each at least P0 long at peak, and makes
+A closed loop that finishes r requests a second reads r prompts, each P0 long at peak, and makes
 a decode step of B sequences, at least D0 long, every T seconds. The share of time both need,
 
     u = r P0 + D0 / T,
 
-is 1 for a device that does nothing else at full peak and bandwidth; real engines stay below 0.8. Above 1
+is 1 for a device that does nothing else at full peak and bandwidth; engines stay below 0.8. Above 1
 prompts were cached, shorter or not read at all, several tokens came from one step (speculative
 decoding), or the layout is not what the row says. Only judging looks at this, never forecasting.
 """

@@ -1,4 +1,4 @@
-"""Forecast measured serving points and say how far off, never looking at a measured value on the way."""
+"""Forecast measured serving points and say how far off, without looking at a measured value."""
 
 from __future__ import annotations
 

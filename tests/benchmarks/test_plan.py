@@ -25,7 +25,9 @@ def test_a_plan_over_twelve_devices(model: str) -> None:
         traffic=Traffic(lognormal(1000, 3000), lognormal(300, 900), rate_per_s=40),
         objectives=Objectives(ttft_s=1.0, tpot_s=0.05),
         devices=tuple(find(name) for name in DEVICES),
-        options=Options(weight_dtypes=(None, "fp8"), kv_dtypes=(None, "fp8"), pipeline=(1, 2, 4, 8)),
+        options=Options(
+            weight_dtypes=(None, "fp8"), kv_dtypes=(None, "fp8"), pipeline=(1, 2, 4, 8)
+        ),
         rank="throughput",
     )
     wall, cpu = [], []
@@ -34,7 +36,7 @@ def test_a_plan_over_twelve_devices(model: str) -> None:
         found = plan(asked)
         wall.append(perf_counter() - start)
         cpu.append(process_time() - busy)
-    print(  # noqa: T201, a benchmark reports
+    print(
         f"\n{model}: {found.tried:,} deployments, {len(found.deployments):,} meet the objectives: "
         f"fastest of {REPEATS} {min(wall):.2f} s ({min(cpu):.2f} s of processor time)"
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+
 from roofcast.calibrate.fitting import Errors, Fit, Sample, Unknown, fit
 
 FIXED = Unknown("fixed_s", 1e-5, 1e-7, 1e-3)

@@ -46,6 +46,6 @@ def test_collectives_and_sharded_steps_are_measured() -> None:
 
 
 def test_a_rank_that_dies_ends_the_group_with_one_line() -> None:
-    with pytest.raises(MeasurementError, match="exit code 3|a rank of 2 failed") as caught:
+    with pytest.raises(MeasurementError, match=r"exit code 3|a rank of 2 failed") as caught:
         list(run_ranks(fails, None, 2))
     assert "\n" not in str(caught.value)

@@ -106,7 +106,8 @@ def test_an_unmeasured_machine(roofcast, llama):
 
 
 @pytest.mark.parametrize(
-    ("command", "said"), [("predcit", "'predict'"), ("Predict", "'predict'"), ("", "`roofcast --help`")]
+    ("command", "said"),
+    [("predcit", "'predict'"), ("Predict", "'predict'"), ("", "`roofcast --help`")],
 )
 def test_an_unknown_command(roofcast, command, said):
     refused(roofcast(command), f"unknown command {command!r}", said)

@@ -5,7 +5,7 @@ import pytest
 
 from roofcast.simulator.operators import Operator, Pass, operators, share
 from roofcast.simulator.workload import Parallelism, Workload
-from tests.simulator.machines import HEADS, KV, D, H, WIDE, V, model
+from tests.simulator.machines import HEADS, KV, WIDE, D, H, V, model
 
 
 def by_name(work: Pass) -> dict[str, Operator]:
@@ -113,7 +113,7 @@ def test_expert_parallel_ranks_hold_whole_experts() -> None:
         Pass(model(experts=True), Workload.decode(1000, 10), Parallelism(tensor=4, expert=4))
     )
     # every expert is touched, so each rank reads a quarter; the busiest rank has more than a quarter of
-    # the tokens: 500 routed to each on average, and 1.05 deviations of a binomial to the fullest of four
+    # the tokens: 500 routed to each on average, and 1.05 deviations more on the fullest of four
     assert four["experts_down"].weight_bytes == pytest.approx(one["experts_down"].weight_bytes / 4)
     more = four["experts_down"].flops / (one["experts_down"].flops / 4)
     assert more == pytest.approx(1 + 1.05 * np.sqrt(500 * 0.75) / 500, rel=1e-3)

@@ -129,7 +129,7 @@ def test_a_collective_pays_latency_and_its_link() -> None:
 
 def test_ranks_beyond_a_node_need_a_network() -> None:
     reduce = Operator("all_reduce", "collective", "bf16", "bf16", 1.0, peers=16)
-    with pytest.raises(UnknownSpecError, match="16 ranks of toy outgrow one node of 8.*--network"):
+    with pytest.raises(UnknownSpecError, match=r"16 ranks of toy outgrow one node of 8.*--network"):
         operator_time(reduce, Roofs(DEVICE, ideal("toy")))
 
 
