@@ -7,8 +7,8 @@ another's, and so is the fixed cost of a kernel. How far two devices are apart:
              + 0.5 where one has stacked memory (HBM) and the other hasn't
              + 0.1 |ln(bandwidth ratio)|
 
-Those nearest up to `SPREAD` further lend their parameters, in geometric mean. What that costs was measured
-by leaving each device out in turn: transfer.toml holds the errors, and the interval is widened by them.
+Those nearest up to `SPREAD` further lend their parameters, in geometric mean. What that costs was
+measured by leaving each device out in turn: transfer.toml holds the errors, and the interval widens by them.
 """
 
 from __future__ import annotations
