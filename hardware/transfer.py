@@ -8,7 +8,8 @@ another's, and so is the fixed cost of a kernel. How far two devices are apart:
              + 0.1 |ln(bandwidth ratio)|
 
 Those nearest up to `SPREAD` further lend their parameters, in geometric mean. What that costs was
-measured by leaving each device out in turn: transfer.toml holds the errors, and the interval widens by them.
+measured by leaving each device out in turn: transfer.toml holds the errors, and the interval widens
+by them.
 """
 
 from __future__ import annotations

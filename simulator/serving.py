@@ -98,9 +98,9 @@ class Costs:
     """What the engine takes, per point: the decode curve and the seconds one prompt adds.
 
     `shared` is the part of a decode step that a pass reading prompts too does not pay again.
-    `prompt_s` is the time of one prompt among others in full passes, `pass_s` what each pass
-    costs besides (host and launches), `request_s` what a request takes outside of any step. `most` caps the sequences
-    that decode at once (memory, settings).
+    `prompt_s` is the time of one prompt among others in full passes, `pass_s` what each pass costs
+    besides (host and launches), `request_s` what a request takes outside of any step. `most` caps
+    the sequences that decode at once (memory, settings).
     """
 
     decode: Curve
