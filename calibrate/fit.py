@@ -83,20 +83,31 @@ def _experts_like_matrices(fitted: Fitted) -> Fitted:
 
 
 def measured_roofs(measured: Sequence[Measurement]) -> dict[str, float]:
-    """Sustained bandwidth of the largest reads; best FLOP/s of any matrix product, by dtype."""
+    """Sustained bandwidth of long cold reads; best FLOP/s of any matrix product, by dtype."""
     roofs: dict[str, float] = {}
-    reads = [entry for entry in measured if entry.kind == "read"]
-    if reads:
-        largest = max(entry.task.whole("bytes") for entry in reads)
-        rates = [entry.task.whole("bytes") / entry.median_s for entry in reads
-                 if entry.task.whole("bytes") == largest]  # fmt: skip
-        roofs["memory_bandwidth_bytes_per_s"] = float(np.median(rates))
+    rates = _read_rates(measured)
+    if rates:
+        roofs["memory_bandwidth_bytes_per_s"] = max(rates)
     for counted in count_all([entry for entry in measured if entry.kind == "gemm"], ("rows",)):
         for operator in counted.operators:
             best = float(np.max(operator.flops / counted.measured_s))
             key = f"peak_flops_per_s.{operator.dtype}"
             roofs[key] = max(roofs.get(key, 0.0), best)
     return roofs
+
+
+_LONG_READ_BYTES = 256 << 20
+
+
+def _read_rates(measured: Sequence[Measurement]) -> list[float]:
+    """Bytes/s of each long read, and of the reference reads spread over the whole calibration."""
+    reads = [entry for entry in measured if entry.kind == "read"]
+    largest = max((entry.task.whole("bytes") for entry in reads), default=0)
+    least = min(_LONG_READ_BYTES, largest)
+    rates = [entry.task.whole("bytes") / entry.median_s for entry in reads
+             if entry.task.whole("bytes") >= least]  # fmt: skip
+    turns = [e.task.whole("bytes") / e.median_s for e in measured if e.kind == "reference"]
+    return [*rates, float(np.median(turns))] if turns else rates
 
 
 def predict(counted: Counted, device: Accelerator, profile: Profile) -> Array:
