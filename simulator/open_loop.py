@@ -208,24 +208,3 @@ def stacked(batches: Array, demand: Demand, costs: ServiceCosts, quantile: float
     rows = [steady(row, demand, costs, quantile) for row in batches]
     fields = State.__dataclass_fields__
     return State(**{name: np.stack([getattr(row, name) for row in rows]) for name in fields})
-
-
-def along(wanted: Array, rising: Array, values: Array) -> Array:
-    """`values` where `rising` (grid, points) first reaches `wanted` (points), linear in between.
-
-    Below the grid it is proportional, beyond it NaN.
-
-    >>> grid = np.array([[1.0], [2.0], [4.0]])
-    >>> along(np.array([3.0]), grid, grid * 10).tolist(), along(np.array([5.0]), grid, grid).tolist()
-    ([30.0], [nan])
-    """
-    above = rising >= wanted
-    right = np.argmax(above, axis=0)
-    columns = np.arange(rising.shape[1])
-    left = np.maximum(right - 1, 0)
-    low = np.where(right == 0, 0.0, rising[left, columns])
-    below = np.where(right == 0, 0.0, values[left, columns])
-    high = rising[right, columns]
-    share = (wanted - low) / np.where(high > low, high - low, 1.0)
-    found = below + share * (values[right, columns] - below)
-    return np.where(above.any(axis=0), found, np.nan)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofcast.simulator.engines import find_engine
-from roofcast.simulator.open_loop import Demand, ServiceCosts, State, along, stacked, steady
+from roofcast.simulator.open_loop import Demand, ServiceCosts, State, stacked, steady
 from roofcast.simulator.planning.asked import Asked, Options
 from roofcast.simulator.planning.candidates import Candidate
 from roofcast.simulator.planning.costing import BATCHES, CostTable, Lengths, StepCosts
@@ -18,7 +18,7 @@ from roofcast.simulator.planning.speculation import draft_setup
 from roofcast.simulator.serving import Curve
 from roofcast.simulator.workload import Array
 
-_GRID, _HALVINGS, _EMPTY = 40, 12, 0.02
+_GRID, _HALVINGS, _SETTLED, _EMPTY = 40, 12, 16, 0.02
 _FULL_LOAD = 0.98
 
 LIMITS: Final = (
@@ -40,7 +40,6 @@ class Service:
 
     demand: Demand
     costs: ServiceCosts
-    states: State
     most: State
     binds: NDArray[np.int64]
     idle: State
@@ -74,7 +73,6 @@ def limit(asked: Asked, found: Sequence[Candidate], demand: Demand, costs: Servi
     return Service(
         demand=demand,
         costs=costs,
-        states=states,
         most=steady(low, demand, costs, quantile),
         binds=np.argmax(beyond, axis=0),
         idle=steady(grid[0], demand, costs, quantile),
@@ -83,11 +81,18 @@ def limit(asked: Asked, found: Sequence[Candidate], demand: Demand, costs: Servi
 
 
 def operating(asked: Asked, service: Service, amount: Array) -> State:
-    """The state of each candidate when each replica takes `amount` of the traffic."""
-    rising = amounts(asked, service.states)
-    batch = along(amount, rising, service.states.batch)
-    batch = np.where(np.isnan(batch), service.most.batch, batch)
-    return steady(batch, service.demand, service.costs, asked.objectives.percentile / 100)
+    """The state of each candidate when each replica takes `amount`, at most what it can take.
+
+    A state carries more traffic the larger its batch, so that halving finds it.
+    """
+    quantile = asked.objectives.percentile / 100
+    low, high = np.zeros_like(service.most.batch), service.most.batch
+    for _ in range(_SETTLED):
+        middle = (low + high) / 2
+        state = steady(middle, service.demand, service.costs, quantile)
+        less = amounts(asked, state) < amount
+        low, high = np.where(less, middle, low), np.where(less, high, middle)
+    return steady(high, service.demand, service.costs, quantile)
 
 
 def amounts(asked: Asked, state: State) -> Array:

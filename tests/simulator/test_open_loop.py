@@ -8,7 +8,7 @@ import pytest
 from roofcast.simulator import Parallelism, setup
 from roofcast.simulator.api import Setup
 from roofcast.simulator.batching import Served, serve
-from roofcast.simulator.open_loop import Demand, ServiceCosts, State, along, stacked, steady
+from roofcast.simulator.open_loop import Demand, ServiceCosts, State, stacked, steady
 from roofcast.simulator.planning.costing import BATCHES, CostTable, Lengths
 from roofcast.simulator.requests import requests
 from roofcast.simulator.scheduler import Policy
@@ -49,9 +49,12 @@ def service_costs(where: Setup, prompt: int, reply: int, budget: int = BUDGET) -
 def analytic(case: Case, quantile: float) -> State:
     costs = service_costs(case.where, case.prompt, case.reply)
     demand = Demand(point(case.prompt), point(0), point(case.reply))
-    states = stacked(np.geomspace(0.05, 2000, 120)[:, None], demand, costs, quantile)
-    batch = along(point(case.rate_per_s), states.rate_per_s, states.batch)
-    return steady(batch, demand, costs, quantile)
+    low, high = 0.0, 2000.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        less = steady(point(middle), demand, costs, quantile).rate_per_s[0] < case.rate_per_s
+        low, high = (middle, high) if less else (low, middle)
+    return steady(point(high), demand, costs, quantile)
 
 
 def simulated(case: Case, count: int = 2500) -> tuple[Served, slice]:
