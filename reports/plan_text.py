@@ -114,10 +114,27 @@ def reasons(plan: Plan, best: Deployment) -> list[str]:
         sending = units.seconds(best.prefill.transfer_s)
         said.append(f"Sending the cache of a prompt takes {sending} (in TTFT).")
     said += [words.provenance(profile), words.trust(profile)]
+    if profile.band is not None:
+        said.append(within_band(plan, best))
     price = best.price
     if price is not None:
         said.append(f"Price: {price_of(best)}.")
     return said
+
+
+def within_band(plan: Plan, best: Deployment) -> str:
+    """What the profile's error band makes of the time per token, and whether the objective holds."""
+    band = best.where.profile.band
+    assert band is not None, "asked of a profile without a band"
+    low, high = (best.tpot_quantile_s * float(np.exp(end)) for end in (band.low, band.high))
+    goals = plan.asked.objectives
+    risk = ""
+    if goals.tpot_s is not None and high > goals.tpot_s:
+        risk = "; at its slow end the TPOT objective is missed, so leave headroom or measure first"
+    return (
+        f"In that band its TPOT p{goals.percentile:g} lies from {units.seconds(low)} to "
+        f"{units.seconds(high)}{risk}."
+    )
 
 
 def price_of(deployment: Deployment) -> str:
