@@ -94,6 +94,9 @@ class Journal:
     def __contains__(self, key: object) -> bool:
         return key in self._known
 
+    def __getitem__(self, key: str) -> Measurement:
+        return self._known[key]
+
     def __iter__(self) -> Iterator[Measurement]:
         return iter(self._known.values())
 

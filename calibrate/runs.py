@@ -14,7 +14,7 @@ import numpy as np
 from roofcast.calibrate.bench import Bench, usable_memory
 from roofcast.calibrate.clock import Effort, Timing, measure
 from roofcast.calibrate.decoder import Decoder
-from roofcast.calibrate.measuring import OUT_OF_MEMORY, Recorder, release_memory
+from roofcast.calibrate.measuring import OUT_OF_MEMORY, Recorder, Timer, release_memory
 from roofcast.calibrate.modes import ROOM, stepper
 from roofcast.calibrate.plan import Plan
 from roofcast.calibrate.samples import Task
@@ -58,18 +58,24 @@ class Models:
             release_memory(self.bench.device)
 
 
-def record_runs(recorder: Recorder, plan: Plan, scale: Scale) -> None:
+def record_runs(recorder: Recorder, plan: Plan, timer: Timer) -> None:
     """Measure the plan's decode runs, then those that had to shrink."""
-    models = Models(recorder.bench, scale, packed=False if plan.mode == "compiled" else None)
-
-    def timer(task: Task) -> Timing:
-        return time_run(models, task, recorder.bench, plan.run_effort)
-
     recorder.record("decode runs", plan.runs, timer)
     shrunk = _shrunk(recorder, plan.runs)
     while shrunk:
         recorder.record("smaller decode runs", shrunk, timer)
         shrunk = [task for task in _shrunk(recorder, shrunk) if task.key not in recorder.journal]
+
+
+def run_timer(recorder: Recorder, plan: Plan, scale: Scale) -> Timer:
+    """Times decode runs; models stay in memory from one to the next."""
+    packed = False if plan.mode == "compiled" else None
+    models = Models(recorder.bench, scale, packed)
+
+    def timer(task: Task) -> Timing:
+        return time_run(models, task, recorder.bench, plan.run_effort)
+
+    return timer
 
 
 def _shrunk(recorder: Recorder, tasks: Sequence[Task]) -> list[Task]:
