@@ -22,6 +22,7 @@ Array = NDArray[np.float64]
 
 # A marker is about a fourteenth of a decade wide in a figure of the usual size.
 _MARKER_DECADES = 0.07
+_MOST_STEPS = 200
 
 _SHOWN_DTYPES = ("bf16", "fp16", "fp8", "fp4", "fp32", "int8")
 _ALL = {
@@ -176,8 +177,11 @@ def comparisons(calibration: Calibration) -> tuple[Comparison, ...]:
 
 
 def growth(steps: Forecast) -> Growth:
-    """The decode steps of a reply, one point a step."""
-    return Growth(np.ravel(steps.context), {c: _flat(steps.causes[c], steps) for c in CAUSES})
+    """The decode steps of a reply, one point a step, or as many as an eye can tell apart."""
+    size = steps.step_time_s.size
+    kept = np.unique(np.linspace(0, size - 1, min(size, _MOST_STEPS)).round().astype(int))
+    causes = {cause: _flat(steps.causes[cause], steps)[kept] for cause in CAUSES}
+    return Growth(np.ravel(steps.context)[kept], causes)
 
 
 def _flat(values: Array, forecast: Forecast) -> Array:
