@@ -83,7 +83,7 @@ def _masked_step(decoder: Decoder, tokens: Tensor, cache: Cache, span: int) -> T
 
 def _graph(decoder: Decoder, cache: Cache, context: int, tokens: Iterator[Tensor]) -> Call:
     fed = next(tokens).clone()
-    aside = torch.cuda.Stream()
+    aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.inference_mode(), torch.cuda.stream(aside):
         for _ in range(_WARM_UPS):
             _masked_step(decoder, fed, cache, cache.capacity)

@@ -178,7 +178,7 @@ def make_model(subject: Subject, device: torch.device, dtype: str) -> Any:
     fields = {name: value for name, value in subject.fields.items() if name != "model_type"}
     settings = AutoConfig.for_model(str(subject.fields["model_type"]), **fields)
     with torch.device(device):
-        model = AutoModelForCausalLM.from_config(settings, dtype=DTYPES[dtype])
+        model = AutoModelForCausalLM.from_config(settings, dtype=DTYPES[dtype])  # type: ignore[no-untyped-call]
     return model.eval()
 
 

@@ -142,7 +142,7 @@ def group_labels(design: Design) -> NDArray[np.str_]:
 
 
 def _shares(groups: NDArray[np.str_]) -> Array:
-    """Weights n^-1/2 by group size n, of mean 1: large sweeps count more than small, not in proportion."""
+    """Weights n^-1/2 by group size n, of mean 1: large sweeps count more, not in proportion."""
     _, back, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     share = 1.0 / np.sqrt(sizes[back])
     return np.asarray(share / share.mean())
