@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from roofcast.hardware.errors import (
     FileFormatError,
@@ -25,7 +25,7 @@ from roofcast.hardware.errors import (
 from roofcast.hardware.profile import SCHEMA_VERSION, Profile
 
 _SHIPPED = Path(__file__).with_name("profiles")
-_BY_USE = ("vllm", "sglang", "trtllm", "torch", "llama.cpp")
+BY_USE: Final = ("vllm", "sglang", "trtllm", "torch", "llama.cpp")
 _MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
@@ -61,7 +61,12 @@ def _engine(path: Path) -> str:
 
 def _rank(path: Path) -> tuple[int, str]:
     engine = _engine(path)
-    return (_BY_USE.index(engine) if engine in _BY_USE else len(_BY_USE), engine)
+    return (BY_USE.index(engine) if engine in BY_USE else len(BY_USE), engine)
+
+
+def engines(device: str) -> tuple[str, ...]:
+    """Engines that a device has profiles of, in the order `choose` prefers them."""
+    return tuple(dict.fromkeys(_engine(path) for path in _paths(device)))
 
 
 def shipped() -> Iterator[Path]:

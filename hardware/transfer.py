@@ -30,6 +30,7 @@ from roofcast.hardware.profile_store import read, shipped
 
 _DATA: Final = Path(__file__).with_name("transfer.toml")
 SPREAD: Final = 0.3
+NEAR: Final = 0.5
 _COMMON: Final = ("vllm", "sglang", "trtllm")
 
 
@@ -58,6 +59,12 @@ def distance(one: Accelerator, other: Accelerator) -> float:
     if ours and theirs:
         apart += 0.1 * abs(math.log(ours / theirs))
     return apart
+
+
+def near(device: Accelerator) -> bool:
+    """Whether a device of the same architecture and kind of memory was measured under today's engines."""
+    today = [profile for profile in _shipped_profiles() if profile.engine in _COMMON]
+    return any(distance(device, find(profile.device)) < NEAR for profile in today)
 
 
 def transferred(

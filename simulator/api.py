@@ -154,6 +154,9 @@ def find_profile(
 ) -> Profile:
     """The profile for a device: as asked for, else this user's, else shipped, else transferred.
 
+    An engine that relatives were measured under is lent by them. Where only outdated engines were
+    measured on the device, so is the engine of today, if its relatives are near.
+
     Raises UnknownSpecError where the device's roofs are unknown and nothing was measured.
     """
     if isinstance(wanted, Profile):
@@ -162,9 +165,15 @@ def find_profile(
         return ideal(device.id)
     if wanted is not None:
         return _of_this_device(profile_store.read(wanted), device, Path(wanted))
-    found = profile_store.choose(device.id, engine)
-    if found is not None:
-        return found
+    engines = profile_store.engines(device.id)
+    if engines and (engine in engines or engine is None):
+        found = profile_store.choose(device.id, engine)
+        if found is not None and (engine or found.engine in profile_store.BY_USE):
+            return found
+        from roofcast.hardware.transfer import near
+
+        if found is not None and not near(device):
+            return found
     if device.memory_bandwidth_bytes_per_s is None:
         raise UnknownSpecError(
             f"{device.id} has no known memory bandwidth and was never measured: "

@@ -11,6 +11,7 @@ from roofcast.hardware.profile import Profile
 from roofcast.hardware.profile_store import read, shipped
 
 PATHS = list(shipped())
+OF_THE_HOST = ("host.", "prefill.")
 WITH_TABLES = {
     "a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm", "b200-sxm", "b300-sxm", "gb200", "gb300", "l40s",
     "rtx-pro-6000-blackwell-server", "arc-pro-b60",
@@ -33,7 +34,7 @@ def test_a_shipped_profile_is_sound(path: Path) -> None:
         if "bandwidth_efficiency" in name:
             assert parameter.value <= 1.0 + 1e-9, name
         if parameter.unit == "s":
-            assert parameter.value < 2e-3, name
+            assert parameter.value < (0.5 if name.startswith(OF_THE_HOST) else 2e-3), name
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.name)
@@ -58,6 +59,7 @@ def test_published_ceilings_bound_what_large_reads_achieve() -> None:
     """
     for device, ceiling in (("h100-sxm-80gb", 0.92), ("b200-sxm", 0.93), ("l40s", 0.94)):
         for path in PATHS:
-            if path.name.startswith(f"{device}."):
-                reach = _reach(read(path), "gemm.bandwidth_efficiency.bf16")
+            profile = read(path)
+            if profile.device == device and profile.origin.startswith("kernel tables"):
+                reach = _reach(profile, "gemm.bandwidth_efficiency.bf16")
                 assert 0.6 < reach <= ceiling + 0.02, path.name
