@@ -28,6 +28,7 @@ def prompt_profile(profile: Profile) -> Profile:
         for name, parameter in profile.parameters.items()
         if name.startswith(_KEPT) and not name.endswith(".fixed_scale")
     }
+    kept["prefill.scale"] = scale
     kept.update({f"{kind}.scale": scale for kind in _PRODUCTS})
     traffic = profile.parameters.get("prefill.activation_factor")
     if traffic is not None:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from roofcast.hardware.profile import Profile
 from roofcast.simulator import prompt_attention
 from roofcast.simulator.api import Setup
+from roofcast.simulator.engines import find_engine
 from roofcast.simulator.memory import memory
 from roofcast.simulator.operators import operators
 from roofcast.simulator.passes import Operator
@@ -36,11 +37,12 @@ def costs(where: Setup, context: ArrayLike, prompt: ArrayLike) -> Costs:
     decode = where.decode(BATCHES[np.newaxis, :], contexts)
     groups = where.parallelism.data
     reading = where.prefill(groups, prompts)
+    riding = not find_engine(reading.work.engine).prompts_first
     host = np.broadcast_to(reading.host_s + launches_s(reading), prompts.shape)
     return Costs(
         decode=Curve(BATCHES, decode.step_time_s),
         shared=Curve(BATCHES, spared_s(where, decode, _column(prompt))),
-        prompt_s=(reading.step_time_s - host) / groups,
+        prompt_s=(prompt_s(reading, riding) + np.zeros(prompts.shape)) / groups,
         pass_s=np.array(host),
         request_s=np.full(prompts.shape, where.profile.value("host.request_s", 0.0)),
         most=capacity(where, context),
@@ -100,16 +102,32 @@ def shared_s(decode: Forecast) -> Array:
     return sum((_shared(operator, time) for operator, time in pairs), np.zeros(()))
 
 
+def prompt_s(reading: Forecast, riding: bool) -> Array:
+    """Seconds a prompt's own work takes, launches and host left out.
+
+    Where prompts ride in decode steps those read the weights anyway: of products only FLOPs count.
+    """
+    scale = reading.profile.value("gemm.scale", 1.0)
+    total = np.zeros(())
+    for operator, time in zip(reading.operators, reading.times, strict=True):
+        own = time.total_s - time.fixed_s
+        if riding and operator.kind in WEIGHED:
+            own = np.minimum(own, time.compute_s * scale)
+        total = total + own
+    return total
+
+
 def launches_s(reading: Forecast) -> Array:
     """Seconds of a pass over prompts that grow with its kernels, not its tokens."""
     return sum((time.fixed_s for time in reading.times), np.zeros(()))
 
 
-_WHOLE: Final = ("gemm", "experts")
+WEIGHED: Final = ("gemm", "experts")
+"""Kinds that read weights, once for all tokens of a step."""
 
 
 def _shared(operator: Operator, time: OperatorTime) -> Array:
-    return time.total_s - time.link_s if operator.kind in _WHOLE else time.fixed_s
+    return time.total_s - time.link_s if operator.kind in WEIGHED else time.fixed_s
 
 
 def _column(values: ArrayLike) -> Array:

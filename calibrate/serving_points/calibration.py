@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +43,16 @@ class Calibrated:
     fitted: ServingFit
     held_out: HeldOutRows
     profiles: tuple[Profile, ...]
+
+    @property
+    def overall(self) -> tuple[HeldOut, ...]:
+        """Held-out errors of all points together, by metric."""
+        scheme = "each model, device and engine left out"
+        return tuple(
+            _held_out(f"{metric}, {scheme}", ratios[np.isfinite(ratios)])
+            for metric, ratios in self.held_out.ratios.items()
+            if np.isfinite(ratios).any()
+        )
 
 
 def fitting_profile(device: Accelerator, named: EngineName) -> Profile:
@@ -170,14 +179,15 @@ def _judged(held: HeldOutRows, device: str) -> Iterable[HeldOut]:
     for metric in held.ratios:
         ratios, scope = _own(held, device, metric)
         if ratios.size:
-            errors = np.expm1(-ratios)
-            yield HeldOut(
-                scheme=f"{metric} of {scope}, each model, device and engine left out",
-                runs=int(ratios.size),
-                median_ape=round(float(np.median(np.abs(errors))), 4),
-                p90_ape=round(float(np.quantile(np.abs(errors), 0.9)), 4),
-                signed_median=round(float(np.median(errors)), 4),
-            )
+            yield _held_out(f"{metric} of {scope}, each model, device and engine left out", ratios)
 
 
-NO_POINTS: Final = "no points of any family: nothing to fit"
+def _held_out(scheme: str, ratios: Array) -> HeldOut:
+    errors = np.expm1(-ratios)
+    return HeldOut(
+        scheme=scheme,
+        runs=int(ratios.size),
+        median_ape=round(float(np.median(np.abs(errors))), 4),
+        p90_ape=round(float(np.quantile(np.abs(errors), 0.9)), 4),
+        signed_median=round(float(np.median(errors)), 4),
+    )

@@ -17,7 +17,7 @@ from roofcast.simulator.api import Setup
 from roofcast.simulator.engines import find_engine
 from roofcast.simulator.prompt_profile import prompt_profile
 from roofcast.simulator.serving import Load, Scheduler
-from roofcast.simulator.serving_costs import BATCHES, capacity
+from roofcast.simulator.serving_costs import BATCHES, WEIGHED, capacity
 from roofcast.simulator.workload import Array, Workload
 
 CLOSED: Final = ("closed_loop",)
@@ -112,7 +112,9 @@ def design(cases: Sequence[Case]) -> Design:
         found, back = np.unique(prompts, return_inverse=True)
         groups = setup.parallelism.data
         reading = Workload.prefill(groups, found)
-        prefill[rows] = _terms(setup, reading, prompt_profile(_at_peak(setup.profile)))[back]
+        prefill[rows] = _terms(setup, reading, prompt_profile(_at_peak(setup.profile)), WEIGHED)[
+            back
+        ]
         prefill[rows, : -len(_PER_PASS)] /= groups
     return Design(tuple(cases), decode, prefill, most)
 
@@ -128,9 +130,11 @@ def by_setup(cases: Sequence[Case]) -> Iterable[list[int]]:
 _PER_PASS: Final = ("layers", "sequences", "steps")
 
 
-def _terms(setup: Setup, work: Workload, profile: Profile) -> Array:
-    terms = pass_terms(setup.costed(work), setup.device, profile)
-    return np.moveaxis(terms, 0, -1)
+def _terms(setup: Setup, work: Workload, profile: Profile, weighed: tuple[str, ...] = ()) -> Array:
+    """Terms of a pass; `weighed` kinds count no bytes where prompts ride in decode steps."""
+    costed = setup.costed(work)
+    kinds = () if costed.kernels.prompts_first else weighed
+    return np.moveaxis(pass_terms(costed, setup.device, profile, kinds), 0, -1)
 
 
 def _at_peak(profile: Profile) -> Profile:

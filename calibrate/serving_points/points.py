@@ -46,10 +46,10 @@ class Point:
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
 
     id: str
-    source: str
     gpu: str
     engine: str
     load_mode: LoadMode
+    source: str = ""
     model: str = ""
     source_ref: str = ""
     config_file: str = ""

@@ -33,8 +33,10 @@ HOST: Final = ("layers", "sequences", "steps")
 """Terms of the host, which follow on what the device does; `launches` is its race with the device."""
 
 
-def pass_terms(work: Pass, device: Accelerator, base: Profile) -> Array:
-    """Terms of one pass: (terms, *points).
+def pass_terms(
+    work: Pass, device: Accelerator, base: Profile, flops_only: tuple[str, ...] = ()
+) -> Array:
+    """Terms of one pass: (terms, *points). Kinds in `flops_only` count no bytes.
 
     Seconds of roofs by kind, of the experts' fixed costs, on the wire (link) and of collectives'
     latencies; counts of kernels by kind, of all launches, of layers, sequences and steps.
@@ -43,16 +45,20 @@ def pass_terms(work: Pass, device: Accelerator, base: Profile) -> Array:
     shape = work.workload.shape
     sums = {name: np.zeros(shape) for name in TERMS}
     for operator in operators(work):
-        _add(sums, operator, roofs)
+        _add(sums, operator, roofs, flops_only)
     sums["layers"] = sums["layers"] + len(work.architecture.layers)
     sums["sequences"] = sums["sequences"] + work.sequences
     sums["steps"] = sums["steps"] + 1.0
     return np.stack([np.broadcast_to(sums[name], shape) for name in TERMS])
 
 
-def _add(sums: dict[str, Array], operator: Operator, roofs: Roofs) -> None:
+def _add(
+    sums: dict[str, Array], operator: Operator, roofs: Roofs, flops_only: tuple[str, ...]
+) -> None:
     time = operator_time(operator, roofs)
     moved = time.total_s - time.fixed_s
+    if operator.kind in flops_only:
+        moved = np.minimum(moved, time.compute_s)
     sums["launches"] = sums["launches"] + operator.launches
     if operator.kind == "collective":
         sums["link"] = sums["link"] + moved
