@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from roofcast.calibrate.conditions import read_conditions, wait_passively_if_shared
 from roofcast.calibrate.disturbance import warnings_of
 from roofcast.calibrate.fit import Fitted, fit_kernels
 from roofcast.calibrate.fit_links import fit_links
@@ -86,6 +87,7 @@ def calibrate(
     calibration is interrupted; MeasurementError where too little was measured.
     """
     require_torch()
+    wait_passively_if_shared()
     from roofcast.calibrate.bench import (
         main_dtype,
         make_bench,
@@ -93,7 +95,6 @@ def calibrate(
         torch_device,
         total_memory,
     )
-    from roofcast.calibrate.conditions import read_conditions
     from roofcast.calibrate.modes import require_mode
 
     if mode not in ENGINES:
@@ -168,7 +169,7 @@ def _measure(bench: Bench, plan: Plan, scale: Scale, journal: Journal, listener:
     recorder.record("kernels", plan.kernels, kernel_timer)
     recorder.deadline_s = plan.budget_s
     timer = run_timer(recorder, plan, scale)
-    record_runs(recorder, plan, timer)
+    record_runs(recorder, plan, timer, at_least=_FEWEST_RUNS)
     if plan.ranks:
         from roofcast.calibrate.collectives import record_ranks
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import resource
+import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,6 +44,7 @@ def read_conditions(device: torch.device) -> dict[str, Condition]:
         "clock_hz": _clock_hz(),
         "load_average": _load_average(),
         "omp_num_threads": os.environ.get("OMP_NUM_THREADS"),
+        "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
     }
     if device.type == "cpu":
         found["cpu_capability"] = str(torch.backends.cpu.get_cpu_capability())
@@ -157,3 +159,24 @@ def stolen_share(before: Ledger, after: Ledger) -> float:
     if before.stolen_s is None or after.stolen_s is None or wall <= 0:
         return float("nan")
     return max(after.stolen_s - before.stolen_s, 0.0) / (wall * after.capacity)
+
+
+_BUSY = 0.1  # share of the processors that others may use
+_LISTEN_S = 0.5
+
+
+def wait_passively_if_shared() -> bool:
+    """Let OpenMP threads sleep, not spin, while they wait, where other processes want the processors.
+
+    A thread that spins uses up its time slice; the scheduler then runs the others first, and every
+    parallel region waits for it: with one core taken of two a decode step lasts thirty times as long.
+    Only the environment can say so, and only before torch is loaded. Returns whether it did.
+    """
+    if "torch" in sys.modules or "OMP_WAIT_POLICY" in os.environ:
+        return False
+    before = read_ledger()
+    time.sleep(_LISTEN_S)
+    if not others_share(before, read_ledger()) > _BUSY:
+        return False
+    os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    return True

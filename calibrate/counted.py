@@ -6,7 +6,7 @@ and the forecast can never count differently.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,15 +50,7 @@ def count_all(measurements: Sequence[Measurement], over: tuple[str, ...]) -> lis
 def operators_of(tasks: Sequence[Task]) -> tuple[Operator, ...]:
     """The operators of kernel tasks that differ only in rows, batch and context."""
     first = tasks[0]
-    builder = {
-        "gemm": _gemm,
-        "attention": _attention,
-        "experts": _experts,
-        "norm": _norm,
-        "activation": _activation,
-        "sampler": _sampler,
-    }[first.kind]
-    architecture, names = builder(first)
+    architecture, names = KERNELS[first.kind](first)
     dtype = first.text("dtype")
     work = Pass(
         architecture,
@@ -128,3 +120,14 @@ def _activation(task: Task) -> tuple[Architecture, tuple[str, ...]]:
 
 def _sampler(task: Task) -> tuple[Architecture, tuple[str, ...]]:
     return _model(vocabulary=task.whole("vocabulary")), ("sampler",)
+
+
+KERNELS: Mapping[str, Callable[[Task], tuple[Architecture, tuple[str, ...]]]] = {
+    "gemm": _gemm,
+    "attention": _attention,
+    "experts": _experts,
+    "norm": _norm,
+    "activation": _activation,
+    "sampler": _sampler,
+}
+"""Kinds of micro-benchmarks: each gives a model of that kernel alone and its operators' names."""

@@ -37,6 +37,7 @@ def warnings_of(
     states = [entry for entry in measured if entry.kind == STATE]
     found = [check(usable) for check in checks]
     found += [throttling(states), clocks(states), company(states), load(conditions)]
+    found.append(passive(conditions))
     return tuple(text for text in found if text)
 
 
@@ -133,6 +134,16 @@ def load(conditions: Mapping[str, str | float]) -> str | None:
     if not average > LOAD_LIMIT * cores:
         return None
     return f"the load average was {average:.1f} on {cores} processors when the calibration began"
+
+
+def passive(conditions: Mapping[str, str | float]) -> str | None:
+    """OpenMP was told to sleep while it waits."""
+    if str(conditions.get("omp_wait_policy", "")).upper() != "PASSIVE":
+        return None
+    return (
+        "threads slept instead of spinning between parallel regions (OMP_WAIT_POLICY=PASSIVE), as "
+        "others were using the processors; a quiet machine is measured without, and faster"
+    )
 
 
 def _mean(values: Sequence[float]) -> float:

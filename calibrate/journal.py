@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from roofcast.calibrate.samples import Fact, Measurement
+from roofcast.calibrate.shapes import Scale
 from roofcast.hardware.errors import InputError, SchemaVersionError, bad_file
 
 SCHEMA_VERSION = 1
@@ -47,6 +48,11 @@ class Contents:
     header: Header
     measured: tuple[Measurement, ...]
     truncated: bool = False
+
+    @property
+    def scale(self) -> Scale:
+        """Which model shapes were run."""
+        return "large" if self.header.scale == "large" else "small"
 
 
 @dataclass

@@ -73,13 +73,16 @@ class Recorder:
             if second.samples_s and second.median_s < entry.median_s:
                 self.journal.add(second)
 
-    def record(self, stage: str, tasks: Sequence[Task], timer: Timer) -> None:
-        """Measure what the journal lacks, in the order given, while there is time."""
+    def record(self, stage: str, tasks: Sequence[Task], timer: Timer, at_least: int = 0) -> None:
+        """Measure what the journal lacks, in the order given, while there is time.
+
+        The first `at_least` are measured however long it takes: without them nothing can be fitted.
+        """
         for done, task in enumerate(tasks):
             self.listener(Progress(stage, done, len(tasks), task.key, self.elapsed_s))
             if task.key in self.journal:
                 continue
-            if self.elapsed_s > self.deadline_s:
+            if self.elapsed_s > self.deadline_s and done >= at_least:
                 break
             self._reference()
             self.journal.add(self._measured(task, timer))

@@ -58,9 +58,9 @@ class Models:
             release_memory(self.bench.device)
 
 
-def record_runs(recorder: Recorder, plan: Plan, timer: Timer) -> None:
-    """Measure the plan's decode runs, then those that had to shrink."""
-    recorder.record("decode runs", plan.runs, timer)
+def record_runs(recorder: Recorder, plan: Plan, timer: Timer, *, at_least: int) -> None:
+    """Measure the plan's decode runs, `at_least` so many of them, then those that had to shrink."""
+    recorder.record("decode runs", plan.runs, timer, at_least)
     shrunk = _shrunk(recorder, plan.runs)
     while shrunk:
         recorder.record("smaller decode runs", shrunk, timer)

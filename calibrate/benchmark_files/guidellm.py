@@ -2,8 +2,8 @@
 
 Source: vllm-project/guidellm, src/guidellm/benchmark/schemas and schemas/request_stats.py.
 `inter_token_latency_ms` is (last token - first token) / (n - 1), the TPOT of others.
-`time_per_output_token_ms` is (last token - start of the request) / n: it includes TTFT (issue 1144
-there) and is only read where nothing better is, with the first token taken out.
+`time_per_output_token_ms` is (last token - start of the request) / n: it includes TTFT
+(guidellm#1144) and is only read where nothing better is, with the first token taken out.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from roofcast.hardware.profile import Band
 from roofcast.reports import audit_rows, words
 from roofcast.reports.figure_data import Comparison
 from roofcast.reports.figures import accuracy, style, waterfall
+from roofcast.reports.figures.labels import Label, place
 from roofcast.reports.figures.sheet import save, sheet
 
 _MOST_BARS = 14
@@ -48,7 +50,10 @@ def audit_page(points: Sequence[Audited], stem: Path) -> list[Path]:
             )
             waterfall.stack(panel[0], _spread(bars))
             if panels == 2:
-                accuracy.residuals(panel[1], comparisons(points), _band(points))
+                groups = comparisons(points)
+                accuracy.residuals(panel[1], groups, _band(points))
+                if len(groups) > 1:
+                    place(panel[1], _names(groups))
         return save(figure, stem)
 
 
@@ -65,6 +70,18 @@ def comparisons(points: Sequence[Audited]) -> tuple[Comparison, ...]:
         Comparison(name, np.array([a for a, _ in found]), np.array([b for _, b in found]), True)
         for name, found in groups.items()
     )
+
+
+def _names(groups: Sequence[Comparison]) -> list[Label]:
+    """The name of each file at its point that is farthest from its forecast."""
+    factor, _ = style.time_unit(max(float(group.measured_s.max()) for group in groups))
+    labels = []
+    for group, colour in zip(groups, cycle(style.SERIES), strict=False):
+        miss = 100 * (group.forecast_s / group.measured_s - 1)
+        worst = int(np.argmax(np.abs(miss)))
+        x, y = float(group.measured_s[worst]), float(miss[worst])
+        labels.append(Label(group.name, factor * x, y, colour, weight="bold"))
+    return labels
 
 
 def _spread(bars: Sequence[audit_rows.AuditBar]) -> list[audit_rows.AuditBar]:

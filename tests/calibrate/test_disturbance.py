@@ -52,6 +52,11 @@ def test_a_busy_start_is_said() -> None:
     assert warning.startswith("the load average was 100.0")
 
 
+def test_sleeping_threads_are_said() -> None:
+    (warning,) = disturbance.warnings_of([entry()], {"omp_wait_policy": "PASSIVE"})
+    assert "OMP_WAIT_POLICY=PASSIVE" in warning
+
+
 def test_unreadable_shares_are_no_sign() -> None:
     unknown = entry(others=math.nan, stolen=math.nan)
     assert disturbance.warnings_of([unknown], {}) == ()
@@ -75,6 +80,24 @@ def test_another_process_shows_in_the_ledger() -> None:
     other.join()
     share = conditions.others_share(before, after)
     assert share * (after.wall_s - before.wall_s) * after.capacity >= 0.1
+
+
+def test_threads_are_told_to_sleep_where_others_want_the_processors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(conditions, "_LISTEN_S", 0.0)
+    monkeypatch.setattr(conditions, "others_share", lambda *_: 0.5)
+    monkeypatch.setattr(conditions.sys, "modules", {})
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    assert conditions.wait_passively_if_shared()
+    assert conditions.os.environ["OMP_WAIT_POLICY"] == "PASSIVE"
+    assert not conditions.wait_passively_if_shared()  # said already
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    monkeypatch.setattr(conditions, "others_share", lambda *_: 0.01)
+    assert not conditions.wait_passively_if_shared()
+    monkeypatch.setattr(conditions, "others_share", lambda *_: 0.5)
+    monkeypatch.setattr(conditions.sys, "modules", {"torch": None})
+    assert not conditions.wait_passively_if_shared()  # too late
 
 
 def test_proc_stat_is_read_by_its_columns() -> None:

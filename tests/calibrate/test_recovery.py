@@ -11,6 +11,7 @@ import pytest
 from roofcast.calibrate.fit import NEVER_THE_BOUND, Fitted, fit_kernels
 from roofcast.calibrate.fit_links import fit_links
 from roofcast.calibrate.overheads import Runs, decode_runs, fit_overheads, with_kernel_errors
+from roofcast.calibrate.residuals import kernel_residuals
 from roofcast.calibrate.samples import Measurement
 from roofcast.calibrate.validation import COVERAGE, band, coverage, interval, validate
 from tests.calibrate.simulated import DEVICE, TRUTH, simulated
@@ -153,3 +154,15 @@ def test_latency_and_bandwidth_of_a_link_are_recovered(kind: str) -> None:
     assert latency.standard_error is not None
     assert abs(latency.value - 40e-6) < 3 * latency.standard_error < 10e-6
     assert found.roofs[f"collective_bytes_per_s.{name}"] == pytest.approx(3e9, rel=0.08)
+
+
+def test_residuals_of_a_true_model_are_the_noise() -> None:
+    """4 % noise on every task: a spread of 4 % around nothing, for kernels of every kind."""
+    measured = simulated(3, quick=False, outliers=0.0)
+    found = kernel_residuals(fitted(measured).profile, DEVICE, measured)
+    assert {each.kind for each in found} == {
+        "gemm", "attention", "experts", "norm", "activation", "sampler",
+    }  # fmt: skip
+    ratios = np.array([each.log_ratio for each in found])
+    assert np.median(ratios) == pytest.approx(0.0, abs=0.01)
+    assert np.std(ratios) == pytest.approx(0.04, abs=0.01)

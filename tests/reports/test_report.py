@@ -1,6 +1,7 @@
 """`roofcast report`: what is in it, what stays out of it, and where it may be written."""
 
 import csv
+import hashlib
 import io
 import json
 import re
@@ -66,6 +67,15 @@ def three():
 @pytest.fixture(scope="module")
 def page(three):
     return html.render(document(three, "0"))
+
+
+def test_the_plotting_library_is_the_published_one():
+    """plotly.js-cartesian-dist-min 4.1.1 as the npm registry has it."""
+    text = html._asset("vendor/plotly-cartesian.min.js")
+    assert "v4.1.1" in text[:200]
+    assert hashlib.sha256(text.encode()).hexdigest() == (
+        "79542150855a52c567260e3137095dbe2b744e6d702a5cabe67da246942fba7a"
+    )
 
 
 class TestHtml:
