@@ -14,8 +14,10 @@ from matplotlib.figure import Figure
 
 from roofcast.reports import figure_data, units, words
 from roofcast.reports.figure_data import Line
-from roofcast.reports.figures import accuracy, bars, curves, reply, roofline, style
+from roofcast.reports.figures import accuracy, bars, curves, heatmap, reply, roofline, style
 from roofcast.reports.figures.sheet import save, sheet
+from roofcast.reports.heat_data import heat
+from roofcast.simulator.api import Setup
 from roofcast.simulator.prediction import Forecast
 from roofcast.simulator.trajectory import Trajectory
 
@@ -73,6 +75,20 @@ def latency_figure(forecasts: Sequence[Forecast]) -> Figure:
 def latency_page(forecasts: Sequence[Forecast], stem: Path) -> list[Path]:
     """`latency_figure` in files."""
     return save(latency_figure(forecasts), stem)
+
+
+def heatmap_figure(where: Setup) -> Figure:
+    """What bounds a step at every batch and context, and what fits."""
+    about = _about(where.decode(1, 1))
+    with style.applied():
+        figure, (axes,) = sheet("What bounds a decode step", about)
+        heatmap.draw(axes, heat(where))
+        return figure
+
+
+def heatmap_page(where: Setup, stem: Path) -> list[Path]:
+    """`heatmap_figure` in files."""
+    return save(heatmap_figure(where), stem)
 
 
 def reply_figure(trajectory: Trajectory) -> Figure:

@@ -116,11 +116,16 @@ def number_ticks(axis: Axis, low: float, high: float) -> None:
     """Ticks of a logarithmic axis at 1, 10, 100 or, over few decades, at 1, 2, 5 as well."""
     few = high / low < 1500
     axis.set_major_locator(LogLocator(10.0, subs=(1.0, 2.0, 5.0) if few else (1.0,)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axis.set_minor_locator(NullLocator())
 
 
-def _short(value: float) -> str:
+def short(value: float) -> str:
+    """A number in few letters.
+
+    >>> short(2000.0), short(50.0)
+    ('2k', '50')
+    """
     return f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"
 
 
