@@ -5,7 +5,9 @@ A sweep file multiplies lists of any of these; see sweep_file.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 from roofcast.hardware.errors import InputError
 from roofcast.simulator.api import Setup, setup
@@ -14,8 +16,21 @@ from roofcast.simulator.requests import Requests
 from roofcast.simulator.serving_stats import Objectives, Summary, summary
 from roofcast.simulator.simulation import Simulation, launched, simulation
 from roofcast.simulator.trace_file import read_trace
-from roofcast.simulator.traffic import Traffic, lengths
+from roofcast.simulator.traffic import CLOSED, Traffic, lengths
 from roofcast.simulator.workload import Parallelism
+
+MADE_UP: Final[Mapping[str, Any]] = {
+    "arrivals": "poisson",
+    "cv": 1.0,
+    "requests": 1000,
+    "input": "1000",
+    "output": "200",
+    "hits": 0.0,
+    "seed": 0,
+}
+"""Traffic that is made up, where a scenario says nothing else."""
+
+_A: Final = {"rate": "a rate", "cv": "a cv", "seed": "a seed", "requests": "a number of requests"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +38,9 @@ class Scenario:
     """What `roofcast simulate` is asked for; None leaves a choice to the engine or the model.
 
     Requests come from `trace`, or are made up: `requests` of them with `input` and `output` lengths
-    (see `lengths`), arriving at `rate` a second, or `concurrency` at a time. A trace with
-    `concurrency` keeps its lengths only.
+    (see `lengths`), the share `hits` of each prompt found in a prefix cache, arriving at `rate` a
+    second as `arrivals` says, or `concurrency` at a time. A trace with `concurrency` keeps its lengths
+    only. What is None of these is as in `MADE_UP`.
     """
 
     model: str
@@ -38,14 +54,15 @@ class Scenario:
     weight_dtype: str | None = None
     kv_dtype: str | None = None
     trace: str | None = None
-    arrivals: str = "poisson"
+    arrivals: str | None = None
     rate: float | None = None
-    cv: float = 1.0
-    requests: int = 1000
-    input: str = "1000"
-    output: str = "200"
+    cv: float | None = None
+    requests: int | None = None
+    input: str | None = None
+    output: str | None = None
+    hits: float | None = None
     concurrency: int | None = None
-    seed: int = 0
+    seed: int | None = None
     token_budget: int | None = None
     max_sequences: int | None = None
     block_tokens: int | None = None
@@ -72,26 +89,50 @@ class Scenario:
         return launched(where, self.token_budget, self.max_sequences, self.block_tokens)
 
     def traffic(self) -> Requests:
-        """The requests, read or made up. InputError where neither a rate nor a number is given."""
+        """The requests, read or made up. InputError for options that contradict each other."""
+        self._check()
         if self.trace is not None:
-            if self.rate is not None:
-                raise InputError("give a trace or a rate, not both: a trace has its arrival times")
             return read_trace(self.trace)
+        chosen = {name: self._chosen(name) for name in MADE_UP}
+        return Traffic(
+            count=chosen["requests"],
+            input_tokens=lengths(chosen["input"], "input"),
+            output_tokens=lengths(chosen["output"], "output"),
+            process=chosen["arrivals"] if self.concurrency is None else CLOSED,
+            rate_per_s=1.0 if self.rate is None else self.rate,
+            cv=chosen["cv"],
+            hits=chosen["hits"],
+            seed=chosen["seed"],
+        ).requests()
+
+    def _chosen(self, name: str) -> Any:
+        given = getattr(self, name)
+        return MADE_UP[name] if given is None else given
+
+    def _check(self) -> None:
+        """One source of requests, and nothing that it would not use."""
         closed = self.concurrency is not None
-        if closed == (self.rate is not None):
+        if self.trace is None and closed == (self.rate is not None):
             raise InputError(
                 "say how requests arrive: a trace file, a rate (requests a second) or a concurrency "
                 "(requests in flight)"
             )
-        return Traffic(
-            count=self.requests,
-            input_tokens=lengths(self.input, "input"),
-            output_tokens=lengths(self.output, "output"),
-            process="closed" if closed else self.arrivals,
-            rate_per_s=1.0 if self.rate is None else self.rate,
-            cv=self.cv,
-            seed=self.seed,
-        ).requests()
+        if self.trace is not None:
+            for name in ("rate", *MADE_UP):
+                if getattr(self, name) is not None:
+                    raise InputError(
+                        f"give a trace or {_A.get(name, name)}, not both: a trace has its own "
+                        "arrivals and lengths"
+                    )
+        if closed and self.arrivals not in (None, CLOSED):
+            raise InputError(
+                f"{self.arrivals} arrivals need a rate; with a concurrency the next request comes "
+                "when one is answered"
+            )
+        if not closed and self.arrivals == CLOSED:
+            raise InputError("closed arrivals need a concurrency instead of a rate")
+        if self.cv is not None and self.arrivals != "gamma":
+            raise InputError(f"cv goes with gamma arrivals, not {self._chosen('arrivals')} ones")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from roofcast.simulator.planning.traffic import lognormal
 from roofcast.simulator.requests import Requests, requests
 from roofcast.simulator.workload import Array
 
-PROCESSES = ("poisson", "gamma", "constant", "closed")
+CLOSED = "closed"
+PROCESSES = ("poisson", "gamma", "constant", CLOSED)
 DISTRIBUTIONS = ("fixed", "uniform", "lognormal")
 _FORMS = "1000, 500:1500 (uniform), 1000,p95=3000 or lognormal:1000:0.6 (mean, cv)"
 _MOST = 10_000_000
@@ -96,7 +97,10 @@ def _cv(mean: float, p95: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """How many requests of which lengths, arriving how; the same seed gives the same requests."""
+    """How many requests of which lengths, arriving how; the same seed gives the same requests.
+
+    The share `hits` of every prompt is found in a prefix cache, all but its last token at most.
+    """
 
     count: int
     input_tokens: Lengths
@@ -104,6 +108,7 @@ class Traffic:
     process: str = "poisson"
     rate_per_s: float = 1.0
     cv: float = 1.0
+    hits: float = 0.0
     seed: int = 0
 
     def requests(self) -> Requests:
@@ -116,15 +121,19 @@ class Traffic:
             raise InputError(f"requests must be at least 1, not {self.count}")
         if self.seed < 0:
             raise InputError(f"seed must be at least 0, not {self.seed}")
+        if not 0 <= self.hits < 1:
+            raise InputError(
+                "the share of a prompt found in a prefix cache is at least 0 and below 1, "
+                f"not {self.hits:g}"
+            )
         times, prompts, replies = np.random.default_rng(self.seed).spawn(3)
+        read = self.input_tokens.draw(prompts, self.count)
         return requests(
-            self._arrivals(times),
-            self.input_tokens.draw(prompts, self.count),
+            arrivals(self.process, self.rate_per_s, self.count, times, self.cv),
+            read,
             self.output_tokens.draw(replies, self.count),
+            cached_tokens=np.floor(self.hits * read),
         )
-
-    def _arrivals(self, rng: Generator) -> Array:
-        return arrivals(self.process, self.rate_per_s, self.count, rng, self.cv)
 
 
 def arrivals(process: str, rate_per_s: float, count: int, rng: Generator, cv: float = 1.0) -> Array:
@@ -136,7 +145,7 @@ def arrivals(process: str, rate_per_s: float, count: int, rng: Generator, cv: fl
         raise unknown("arrival process", process, PROCESSES)
     if not (rate_per_s > 0 and cv > 0 and math.isfinite(rate_per_s) and math.isfinite(cv)):
         raise InputError(f"rate and cv must be positive, not {rate_per_s:g} and {cv:g}")
-    if process == "closed":
+    if process == CLOSED:
         return np.zeros(count)
     if process == "constant":
         return np.arange(count) / rate_per_s

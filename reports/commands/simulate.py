@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json as json_format
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from roofcast.calibrate.served_runs import (
     Agreement,
@@ -17,6 +14,7 @@ from roofcast.calibrate.served_runs import (
 )
 from roofcast.hardware.profile_store import write_text
 from roofcast.reports import options, output, serving_text, words
+from roofcast.reports import simulate_options as given
 from roofcast.reports.durations import seconds
 from roofcast.simulator.scenario import Outcome, Scenario
 from roofcast.simulator.scenario import simulate as serve
@@ -30,73 +28,22 @@ def simulate(
     model: options.Model,
     *,
     device: options.Device = "auto",
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            "--trace",
-            "-t",
-            metavar="FILE",
-            help="CSV or JSON Lines: arrival_s, input_tokens, output_tokens "
-            "[, priority, cached_tokens].",
-            show_default=False,
-        ),
-    ] = None,
-    rate: Annotated[
-        float | None,
-        typer.Option("--rate", "-r", help="Requests a second.", show_default=False),
-    ] = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option(
-            "--concurrency",
-            "-C",
-            metavar="N",
-            help="A closed loop: N requests in flight, the next comes when one is answered.",
-            show_default=False,
-        ),
-    ] = None,
-    arrivals: Annotated[
-        str, typer.Option(metavar="poisson|gamma|constant", help="How they come at that rate.")
-    ] = "poisson",
-    cv: Annotated[
-        float, typer.Option(help="Coefficient of variation of the gaps between gamma arrivals.")
-    ] = 1.0,
-    requests: Annotated[
-        int, typer.Option("--requests", "-n", metavar="N", help="How many requests.")
-    ] = 1000,
-    prompt: Annotated[
-        str,
-        typer.Option(
-            "--input",
-            metavar="LENGTH",
-            help="Prompt tokens: 1000, 500:1500 (uniform), 1000,p95=3000 (log-normal).",
-        ),
-    ] = "1000",
-    reply: Annotated[
-        str, typer.Option("--output", metavar="LENGTH", help="Reply tokens, in the same way.")
-    ] = "200",
-    seed: Annotated[int, typer.Option(metavar="N", help="Same seed, same requests.")] = 0,
-    token_budget: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Tokens of a step; the engine's own by default."),
-    ] = None,
-    max_sequences: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Sequences at once; the engine's own by default."),
-    ] = None,
-    kv_tokens: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Size of the KV cache; by default what memory leaves."),
-    ] = None,
-    block_tokens: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens of a block of the cache.")
-    ] = None,
-    ttft_slo: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Objective for the first token: 500ms, 2s.")
-    ] = None,
-    tpot_slo: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Objective for each further token: 50ms.")
-    ] = None,
+    trace: given.Trace = None,
+    rate: given.Rate = None,
+    concurrency: given.Concurrency = None,
+    arrivals: given.Arrivals = None,
+    cv: given.Variation = None,
+    requests: given.Count = None,
+    prompt: given.Prompt = None,
+    reply: given.Reply = None,
+    hits: given.Hits = None,
+    seed: given.Seed = None,
+    token_budget: given.TokenBudget = None,
+    max_sequences: given.MaxSequences = None,
+    kv_tokens: given.KvTokens = None,
+    block_tokens: given.BlockTokens = None,
+    ttft_slo: given.TtftSlo = None,
+    tpot_slo: given.TpotSlo = None,
     engine: options.Engine = None,
     profile: options.ProfileFile = None,
     tp: options.Tensor = 1,
@@ -105,39 +52,12 @@ def simulate(
     dp: options.Data = 1,
     weight_dtype: options.WeightDtype = None,
     kv_dtype: options.KvDtype = None,
-    out: Annotated[
-        str | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Write a row a request as CSV; - for standard output.",
-            show_default=False,
-        ),
-    ] = None,
-    timeline: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write queue, cache and rates over time.")
-    ] = None,
-    chrome_trace: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a trace for chrome://tracing and Perfetto."),
-    ] = None,
-    figure: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Draw FILE-state and FILE-latency, as PNG and SVG."),
-    ] = None,
-    against: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Compare with a real run: arrival_s (or queued_s), output_tokens, first_token_s, "
-            "last_token_s.",
-        ),
-    ] = None,
-    against_counts: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Compare with a real run's log: t, running, waiting."),
-    ] = None,
+    out: given.Out = None,
+    timeline: given.Timeline = None,
+    chrome_trace: given.ChromeTrace = None,
+    figure: given.Figure = None,
+    against: given.Against = None,
+    against_counts: given.AgainstCounts = None,
     json: options.Json = False,
 ) -> None:
     """Serve requests by continuous batching, as vLLM-like engines do, and report what users see.
@@ -166,6 +86,7 @@ def simulate(
         requests=requests,
         input=prompt,
         output=reply,
+        hits=hits,
         concurrency=concurrency,
         seed=seed,
         token_budget=token_budget,

@@ -90,6 +90,16 @@ def test_a_closed_loop_and_a_timeline(roofcast, llama, workplace):
     assert {"time_s", "waiting", "kv_use", "ttft_p95_s"} <= set(rows[0])
 
 
+def test_prefix_hits_of_made_up_traffic_spare_what_they_hold(roofcast, llama):
+    """Of prompts of 1000 tokens, 900 are there: a tenth is read, and sooner answered."""
+    same = ("--rate", "2", "--requests", "20", "--output", "5", "--json")
+    cold = json.loads(simulate(roofcast, llama, *same)[1])
+    warm = json.loads(simulate(roofcast, llama, *same, "--hits", "0.9")[1])
+    read = [row["total_tokens_per_s"] * row["duration_s"] for row in (cold, warm)]
+    assert read[0] == pytest.approx(read[1])  # users sent as much
+    assert warm["ttft_s"]["p50"] < 0.5 * cold["ttft_s"]["p50"]
+
+
 def test_a_run_is_compared_with_itself(roofcast, llama, trace):
     simulate(roofcast, llama, "--trace", trace, "--out", "measured.csv")
     options = ("--trace", trace, "--against", "measured.csv", "--json")
@@ -104,6 +114,12 @@ def test_a_run_is_compared_with_itself(roofcast, llama, trace):
         ((), ("say how requests arrive",)),
         (("--rate", "2", "--concurrency", "3"), ("say how requests arrive",)),
         (("--rate", "2", "--trace", "trace.csv"), ("a trace or a rate, not both",)),
+        (("--trace", "trace.csv", "--input", "5"), ("a trace or input, not both",)),
+        (("--trace", "trace.csv", "--requests", "5"), ("a trace or a number of requests",)),
+        (("--concurrency", "3", "--arrivals", "constant"), ("constant arrivals need a rate",)),
+        (("--rate", "2", "--arrivals", "closed"), ("closed arrivals need a concurrency",)),
+        (("--rate", "2", "--cv", "3"), ("cv goes with gamma arrivals, not poisson ones",)),
+        (("--rate", "2", "--hits", "1"), ("at least 0 and below 1, not 1",)),
         (("--rate", "0"), ("rate and cv must be positive, not 0",)),
         (("--rate", "1", "--requests", "0"), ("requests must be at least 1, not 0",)),
         (
