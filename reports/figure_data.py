@@ -54,6 +54,15 @@ class OperatorPath:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredStep:
+    """A whole step as it was measured, per device of a replica."""
+
+    batch: float
+    intensity_flop_per_byte: float
+    flops_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Roofline:
     """The roofs of one device and the operators of a step on it, per device of a replica.
 
@@ -65,6 +74,7 @@ class Roofline:
     dtype: str
     ridge_flop_per_byte: float
     paths: tuple[OperatorPath, ...]
+    measured: tuple[MeasuredStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +127,15 @@ def roofline(forecast: Forecast) -> Roofline:
         dtype=dtype,
         ridge_flop_per_byte=peak / roofs.bandwidth_bytes_per_s,
         paths=tuple(_merged(list(_paths(forecast, batch)))),
+    )
+
+
+def measured_step(step: Forecast, measured_s: float) -> MeasuredStep:
+    """Where the measured time puts a step of one point: its FLOPs and bytes are the forecast's."""
+    return MeasuredStep(
+        float(step.batch),
+        float(step.arithmetic_intensity),
+        float(step.flops) / step.devices / measured_s,
     )
 
 

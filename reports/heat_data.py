@@ -1,4 +1,4 @@
-"""What a map over batch and context shows, as plain values: what bounds each step, how far, what fits."""
+"""What a map over batch and context shows, as plain values: the bound of each step, what fits."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import math
 _LARGE = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _COUNT_WORDS = ((1e12, "T"), (1e9, "B"), (1e6, "M"))
 UNKNOWN = "–"
+_MANY = 10_000  # of a binary unit; who means so many would take the next one
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -124,11 +125,13 @@ def flop_rate(value: float) -> str:
 def capacity(value: float) -> str:
     """A nominal size: in binary units where it is whole in them, as memories are made, else decimal.
 
-    >>> capacity(80 * 2**30), capacity(141e9), capacity(50 * 2**20)
-    ('80 GiB', '141 GB', '50 MiB')
+    >>> capacity(80 * 2**30), capacity(141e9), capacity(50 * 2**20), capacity(12 * 2**9)
+    ('80 GiB', '141 GB', '50 MiB', '6 KiB')
+    >>> capacity(80e9)  # 78,125,000 KiB as well, but nobody would say so
+    '80 GB'
     """
     for factor, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
-        if value >= factor and value % factor == 0:
+        if value % factor == 0 and 1 <= value / factor < _MANY:
             return f"{value / factor:,.0f} {unit}"
     return tidy(value, "B")
 

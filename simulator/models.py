@@ -63,6 +63,20 @@ def from_fields(
     return apply(architecture, quantization(fields, side_file, source=name))
 
 
+def source(model: str | Path) -> str:
+    """Where a model's config comes from: what a bundled one says of itself, a path, or the Hub.
+
+    >>> source("falcon-7b")
+    'config.json of tiiuae/falcon-7b as quoted in public test files'
+    """
+    path, name = Path(model), bundled_names().get(_folded(str(model)))
+    if path.exists() or path.suffix in (".json", ".gguf"):
+        return str(path)
+    if name is not None:
+        return str(_read(f"{name}.json").get("_source", name))
+    return f"{model} on the Hugging Face Hub"
+
+
 @cache
 def bundled() -> tuple[str, ...]:
     """The names of the bundled models."""

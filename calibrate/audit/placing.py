@@ -210,7 +210,7 @@ def _stand_in(engine: str | None) -> str | None:
     if engine is None:
         return None
     try:
-        return engine_of(Point("", "", "", engine, "static_batch")).engine
+        return engine_of(Point(id="", gpu="", engine=engine, load_mode="static_batch")).engine
     except UnknownNameError:
         return None
 

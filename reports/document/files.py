@@ -15,7 +15,13 @@ from roofcast.hardware.errors import InputError
 from roofcast.hardware.profile_store import write_text
 from roofcast.simulator.tables import COLUMNS
 
-SUFFIXES = {"html": ".html", "markdown": ".md", "csv": ".csv", "parquet": ".parquet"}
+SUFFIXES = {
+    "html": ".html",
+    "markdown": ".md",
+    "json": ".json",
+    "csv": ".csv",
+    "parquet": ".parquet",
+}
 Rows = Sequence[Mapping[str, Any]]
 
 _LONGEST = 80

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from roofcast.calibrate.audit.audit import Audited
 from roofcast.hardware.errors import InputError
 from roofcast.hardware.profile import Band
-from roofcast.reports import audit_rows, words
+from roofcast.reports import audit_rows, figure_data, words
 from roofcast.reports.figure_data import Comparison
-from roofcast.reports.figures import accuracy, style, waterfall
+from roofcast.reports.figures import accuracy, roofline, style, waterfall
 from roofcast.reports.figures.labels import Label, place
 from roofcast.reports.figures.sheet import save, sheet
 
 _MOST_BARS = 14
 _FEW = 3
+_MOST_STARS = 4
 
 
 def audit_page(points: Sequence[Audited], stem: Path) -> list[Path]:
+    """`audit_figure` in files."""
+    return save(audit_figure(points), stem)
+
+
+def audit_figure(points: Sequence[Audited]) -> Figure:
     """One point: its waterfall. Several: a bar each, and the residuals of all beside them.
 
     InputError where no point could be split.
@@ -38,23 +47,51 @@ def audit_page(points: Sequence[Audited], stem: Path) -> list[Path]:
                 size_in=(7.2, 3.6),
             )
             waterfall.draw(axes, bars[0])
-        else:
-            height = 2.2 + 0.34 * min(len(bars), _MOST_BARS)
-            panels = 2 if len(bars) > _FEW else 1
-            figure, panel = sheet(
-                "Where the time went, measured and forecast",
-                _about(points),
-                panels=panels,
-                left_in=1.75,
-                size_in=(6.4 * panels, max(height, 3.6)),
-            )
-            waterfall.stack(panel[0], _spread(bars))
-            if panels == 2:
-                groups = comparisons(points)
-                accuracy.residuals(panel[1], groups, _band(points))
-                if len(groups) > 1:
-                    place(panel[1], _names(groups))
-        return save(figure, stem)
+            return figure
+        height = 2.2 + 0.34 * min(len(bars), _MOST_BARS)
+        panels = 2 if len(bars) > _FEW else 1
+        figure, panel = sheet(
+            "Where the time went, measured and forecast",
+            _about(points),
+            panels=panels,
+            left_in=1.75,
+            size_in=(6.4 * panels, max(height, 3.6)),
+        )
+        waterfall.stack(panel[0], _spread(bars))
+        if panels == 2:
+            groups = comparisons(points)
+            accuracy.residuals(panel[1], groups, _band(points))
+            if len(groups) > 1:
+                place(panel[1], _names(groups))
+        return figure
+
+
+def measured_roofline(points: Sequence[Audited]) -> Figure:
+    """Operators of the points' steps on the roofline, and the steps as they were measured.
+
+    The points share a set-up, and their batch and step are known.
+    """
+    known = [
+        (each.placed.setup, each.cost, each.step.step_s)
+        for each in points
+        if each.placed is not None and each.cost is not None and each.step is not None
+    ]
+    few = [known[i] for i in _evenly(len(known), _MOST_STARS)]
+    where, context = few[0][0], round(statistics.median(cost.context for _, cost, _ in few))
+    batches = np.unique([max(round(cost.batch), 1) for _, cost, _ in few])
+    steps = [
+        figure_data.measured_step(
+            where.decode(max(round(cost.batch), 1), round(cost.context)), step_s
+        )
+        for _, cost, step_s in few
+    ]
+    with style.applied():
+        figure, (axes,) = sheet(
+            "Measured steps on the roofline", _about(points, f"context about {context:,}")
+        )
+        data = figure_data.roofline(where.decode(batches, context))
+        roofline.draw(axes, replace(data, measured=tuple(steps)))
+        return figure
 
 
 def comparisons(points: Sequence[Audited]) -> tuple[Comparison, ...]:
@@ -88,8 +125,13 @@ def _spread(bars: Sequence[audit_rows.AuditBar]) -> list[audit_rows.AuditBar]:
     """As many bars as there is room for, from first to last."""
     if len(bars) <= _MOST_BARS:
         return list(bars)
-    chosen = np.unique(np.linspace(0, len(bars) - 1, _MOST_BARS).round().astype(int))
-    return [bars[index] for index in chosen]
+    return [bars[index] for index in _evenly(len(bars), _MOST_BARS)]
+
+
+def _evenly(count: int, most: int) -> list[int]:
+    """At most so many indices, from the first to the last."""
+    picked = np.linspace(0, count - 1, min(count, most)).round().astype(int)
+    return [int(index) for index in np.unique(picked)]
 
 
 def _band(points: Sequence[Audited]) -> Band | None:

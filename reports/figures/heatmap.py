@@ -12,7 +12,9 @@ from itertools import groupby
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.collections import LineCollection
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from roofcast.reports.figure_data import Array
@@ -86,20 +88,16 @@ def _tiles(axes: Axes, data: Heat, across: Array, up: Array) -> None:
         for key, run in groupby(keys):
             end = column + len(list(run))
             (left, right), (low, high) = across[[column, end]], up[[row, row + 1]]
-            corners = [(left, low), (right, low), (right, high), (left, high)]
+            corners = [(left, low), (right, low), (right, high), (left, high), (left, low)]
             rectangles.setdefault(key, []).append(corners)
             column = end
     for (region, strength), found in rectangles.items():
-        axes.add_collection(
-            PolyCollection(
-                found,
-                facecolors=style.CAUSES[region].colour,
-                alpha=_PALEST + (_STRONGEST - _PALEST) * (strength - 1) / (_LEVELS - 1),
-                linewidths=0,
-                antialiased=False,
-                zorder=1,
-            )
-        )
+        # One path a colour: rows drawn one by one would show seams where they meet.
+        whole = Path.make_compound_path(*(Path(corners, closed=True) for corners in found))
+        alpha = _PALEST + (_STRONGEST - _PALEST) * (strength - 1) / (_LEVELS - 1)
+        colour = style.CAUSES[region].colour
+        patch = PathPatch(whole, facecolor=colour, alpha=alpha, lw=0, antialiased=False, zorder=1)
+        axes.add_patch(patch)
 
 
 def _borders(data: Heat, across: Array, up: Array) -> Iterator[list[tuple[float, float]]]:
@@ -126,7 +124,9 @@ def _contours(axes: Axes, data: Heat) -> Points:
         data.context, data.batch, rates, levels=levels, colors=style.INK, linewidths=0.6, alpha=0.75
     )
     size = style.points(style.SMALL)
-    axes.clabel(lines, fmt=lambda rate: f"{style.short(rate)} tok/s", fontsize=size, inline_spacing=3)
+    axes.clabel(
+        lines, fmt=lambda rate: f"{style.short(rate)} tok/s", fontsize=size, inline_spacing=3
+    )
     spots = np.concatenate([path.vertices for path in lines.get_paths()])
     spots = axes.transData.transform(spots)
     return np.column_stack([spots, np.ones(len(spots))])

@@ -41,12 +41,14 @@ def draw(axes: Axes, data: Roofline) -> None:
         label_line(
             axes, Label(_text(roof, unit), 0, 0, colour), ends, prefer=0.25 if rising else 0.8
         )
-    place(axes, [*_names(data), *_batches(data), _ridge_label(axes, data)])
+    _stars(axes, data)
+    place(axes, [*_measured(data), *_names(data), *_batches(data), _ridge_label(axes, data)])
 
 
 def _frame(axes: Axes, data: Roofline) -> None:
     intensities = np.concatenate([path.intensity_flop_per_byte for path in data.paths])
     rates = np.concatenate([path.flops_per_s for path in data.paths])
+    rates = np.append(rates, [step.flops_per_s for step in data.measured])
     peak = max(roof.value for roof in data.compute)
     bandwidth = max(roof.value for roof in data.memory)
     axes.set_xscale("log")
@@ -145,6 +147,37 @@ def _path(axes: Axes, path: OperatorPath) -> None:
         markeredgewidth=0.6,
         zorder=4,
     )
+
+
+def _stars(axes: Axes, data: Roofline) -> None:
+    """Whole steps as they were measured."""
+    if not data.measured:
+        return
+    axes.plot(
+        [step.intensity_flop_per_byte for step in data.measured],
+        [step.flops_per_s for step in data.measured],
+        ls="",
+        marker="*",
+        ms=11,
+        color=style.INK,
+        markeredgecolor="white",
+        markeredgewidth=0.6,
+        zorder=5,
+    )
+
+
+def _measured(data: Roofline) -> list[Label]:
+    """A label for each batch; the first one says what a star is."""
+    steps = {f"{step.batch:,.0f}": step for step in data.measured}
+    return [
+        Label(
+            f"measured step, batch {batch}" if index == 0 else batch,
+            step.intensity_flop_per_byte,
+            step.flops_per_s,
+            weight="bold",
+        )
+        for index, (batch, step) in enumerate(steps.items())
+    ]
 
 
 def _names(data: Roofline) -> list[Label]:

@@ -10,7 +10,8 @@ import numpy as np
 
 from roofcast.reports import figure_data, units
 from roofcast.reports.document.blocks import Captioned, Figure, Section
-from roofcast.reports.sections import drawing
+from roofcast.reports.sections import drawing, tradeoffs
+from roofcast.reports.sections.asked import Asked
 from roofcast.reports.sections.cases import Case, many_batches
 from roofcast.reports.tables import Column, Table
 
@@ -20,14 +21,15 @@ if TYPE_CHECKING:
 _MOST_TABLES = 4
 
 
-def section(cases: Sequence[Case]) -> Section | None:
+def section(cases: Sequence[Case], asked: Asked) -> Section | None:
     """None for a single device."""
     if len(cases) < 2:
         return None
     contexts = cases[0].contexts
     chosen = contexts if len(contexts) <= _MOST_TABLES else (contexts[0], contexts[-1])
     tables = [Captioned(_caption(context), table(cases, context)) for context in chosen]
-    return Section("comparison", "Devices compared", (curves(cases), *tables, breakdown(cases)))
+    blocks = (curves(cases), *tables, *tradeoffs.blocks(cases, asked), breakdown(cases))
+    return Section("comparison", "Devices compared", blocks)
 
 
 def _caption(context: int) -> str:

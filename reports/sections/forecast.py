@@ -32,6 +32,7 @@ def section(case: Case, number: int) -> Section:
             Captioned(f"Decode steps on {case.label}", forecast_text.points(case.points)),
             Bullets(tuple(forecast_text.reasons(case.where, case.points))),
             roofline(case, number),
+            bounds(case, number),
             *memory(case),
         ),
     )
@@ -52,6 +53,23 @@ def roofline(case: Case, number: int) -> Figure:
         f"roofline-{number}",
         f"Operators of a step on the roofline of {case.where.device.name}, context {context:,}.",
         _described(forecast),
+    )
+
+
+def bounds(case: Case, number: int) -> Figure:
+    """What bounds a step at every batch and context, and what fits."""
+
+    def draw() -> Drawn:
+        from roofcast.reports.figures.pages import heatmap_figure
+
+        return heatmap_figure(case.where)
+
+    return drawing.block(
+        draw,
+        f"bounds-{number}",
+        f"What bounds a step of {case.label} at every batch and context.",
+        "Colours name the bound, stronger where it takes more of the step; lines join equal "
+        "tokens/s; the hatched part does not fit in memory.",
     )
 
 

@@ -5,37 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from roofcast.reports.document.blocks import Document
+from roofcast.reports.document.blocks import Document, Section
 from roofcast.reports.sections import (
     assumptions,
+    audited,
+    calibrated,
     comparison,
     explorer,
     forecast,
+    planned,
     provenance,
     trust,
     verdict,
 )
+from roofcast.reports.sections.asked import Asked
 from roofcast.reports.sections.cases import Case, all_rows, subject
 
 
-def document(cases: Sequence[Case], version: str, made: datetime | None = None) -> Document:
-    """The whole report of one model on some devices."""
+def document(
+    cases: Sequence[Case], version: str, made: datetime | None = None, asked: Asked | None = None
+) -> Document:
+    """The whole report of one model on some devices, with what else was asked for."""
+    asked = asked or Asked()
     title, subtitle = subject(cases)
-    compared = comparison.section(cases)
     day = (made or datetime.now(UTC)).strftime("%d %B %Y")
+    sections = (
+        verdict.section(cases),
+        explorer.section(cases),
+        comparison.section(cases, asked),
+        planned.section(asked.plan) if asked.plan else None,
+        audited.section(asked.audited) if asked.audited else None,
+        audited.gains(asked.gains) if asked.gains else None,
+        calibrated.section(asked.calibration) if asked.calibration else None,
+        *(forecast.section(case, number) for number, case in enumerate(cases, start=1)),
+        trust.section(cases),
+        assumptions.section(cases),
+        assumptions.limits(cases),
+        provenance.section(cases, asked.model_source),
+    )
     return Document(
         title=title,
         subtitle=subtitle,
         made=f"Forecast by Roofcast {version} on {day}.",
-        sections=(
-            verdict.section(cases),
-            explorer.section(cases),
-            *((compared,) if compared else ()),
-            *(forecast.section(case, number) for number, case in enumerate(cases, start=1)),
-            trust.section(cases),
-            assumptions.section(cases),
-            assumptions.limits(cases),
-            provenance.section(cases),
-        ),
+        sections=tuple(each for each in sections if isinstance(each, Section)),
         rows=all_rows(cases),
     )

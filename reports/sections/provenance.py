@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from roofcast.hardware.profile import Profile
 from roofcast.reports import device_text, profile_text, units, words
 from roofcast.reports.document.blocks import Block, Bullets, Captioned, Fold, Section, Text
+from roofcast.reports.sections import constants
 from roofcast.reports.sections.cases import Case
 from roofcast.reports.tables import Column, Table
 
 
-def section(cases: Sequence[Case]) -> Section:
-    """The model, every device once, every profile once."""
+def section(cases: Sequence[Case], model_source: str = "") -> Section:
+    """The model, every device once, every profile once, and the constants of engines and links."""
     devices = {case.where.device.id: case.where.device for case in cases}
     profiles = {case.where.profile.name: case.where.profile for case in cases}
     blocks: list[Block] = [Captioned("The model", model(cases[0]))]
+    blocks += [Bullets((f"Source: {model_source}.",))] if model_source else []
     for device in devices.values():
         sources = device_text.sources(device)
         blocks += [
@@ -28,6 +30,7 @@ def section(cases: Sequence[Case]) -> Section:
             ),
         ]
     blocks += [_profile(profile) for profile in profiles.values() if profile.engine != "ideal"]
+    blocks += constants.folds(cases)
     return Section("provenance", "Where every number comes from", tuple(blocks))
 
 

@@ -23,8 +23,8 @@
 
   function significant(value) {
     if (value === null || !Number.isFinite(value)) return "–";
-    if (value >= 1000) return Math.round(value).toLocaleString("en");
-    return String(Number(value.toPrecision(3)));
+    const rounded = Number(value.toPrecision(3));
+    return rounded >= 1000 ? Math.round(value).toLocaleString("en") : rounded.toPrecision(3);
   }
 
   function seconds(value) {
