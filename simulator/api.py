@@ -28,6 +28,7 @@ from roofcast.simulator.operators import Pass
 from roofcast.simulator.prediction import Forecast, forecast_pass
 from roofcast.simulator.prompt_profile import prompt_profile
 from roofcast.simulator.quantization import requantise
+from roofcast.simulator.roofline import Roofs
 from roofcast.simulator.workload import Array, Parallelism, Workload
 
 ATTACHED = ("auto", "attached", "this", "cpu", "cuda", "mps")
@@ -113,7 +114,7 @@ def setup(
     return Setup(
         architecture=architecture,
         device=machine,
-        profile=find_profile(machine, engine, profile),
+        profile=_with_gaps(find_profile(machine, engine, profile), machine, architecture),
         parallelism=parallelism or Parallelism(),
         kv_dtype=kv_dtype or architecture.kv_dtype or architecture.dtype,
         activation_dtype=architecture.dtype,
@@ -182,6 +183,19 @@ def find_profile(
     from roofcast.hardware.transfer import transferred
 
     return transferred(device, engine)
+
+
+def _with_gaps(profile: Profile, device: Accelerator, architecture: Architecture) -> Profile:
+    """The profile with a warning for each peak that the model's products need and no one states."""
+    peaks = device.peak_flops_per_s
+    if peaks.get("bf16") or peaks.get("fp16") or not peaks.get("fp32"):
+        return profile
+    roofs = Roofs(device, profile)
+    experts = (layer.experts.weights for layer in architecture.layers if layer.experts)
+    weights = (each for part in (architecture.weights(), *experts) for each in part)
+    computed = {architecture.dtype, *(each.format.compute for each in weights)}
+    found = tuple(gap for dtype in sorted(computed) if (gap := roofs.gap(dtype)))
+    return replace(profile, warnings=(*profile.warnings, *found)) if found else profile
 
 
 def _of_this_device(profile: Profile, device: Accelerator, path: Path) -> Profile:

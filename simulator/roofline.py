@@ -42,6 +42,8 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
     "fp16": ("fp16", "bf16", "fp32"),
     "fp32": ("fp32",),
 }
+_MATRIX_UNITS = ("fp4", "fp6", "fp8", "int8", "bf16", "fp16", "tf32")
+"""Dtypes of matrix units: a device that has one of them multiplies none of the others in plain fp32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,22 @@ class Roofs:
         raise UnknownSpecError(
             f"{self.device.id} has no known peak for {dtype} or a wider dtype; "
             "give a spec with one, or calibrate the device"
+        )
+
+    def gap(self, dtype: str) -> str:
+        """What the spec lacks where a product in `dtype` counts at fp32 though matrix units run it.
+
+        Empty where nothing is missing.
+        """
+        if dtype == "fp32" or self.peak(dtype)[0] != "fp32":
+            return ""
+        if not any(self.device.peak_flops_per_s.get(name) for name in _MATRIX_UNITS):
+            return ""
+        named = " or ".join(name for name in _WIDER.get(dtype, (dtype,)) if name != "fp32")
+        return (
+            f"{self.device.id} states no peak for {named}: arithmetic in {dtype} counts at fp32, "
+            f"{self.peak('fp32')[1] / 1e12:.3g} TFLOP/s, so forecasts bound by compute are too slow; "
+            f"a spec with peak_tflops.{named.partition(' ')[0]} mends that"
         )
 
 

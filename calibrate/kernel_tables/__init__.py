@@ -7,7 +7,7 @@ term of the model is worth on shapes the fit has not seen.
 
 from __future__ import annotations
 
-from roofcast.calibrate.kernel_tables.calibration import calibrate_engine, calibrate_kernels
+from roofcast.calibrate.kernel_tables.calibration import calibrate_kernels
 from roofcast.calibrate.kernel_tables.judging import Comparison, compare_forms
 
-__all__ = ["Comparison", "calibrate_engine", "calibrate_kernels", "compare_forms"]
+__all__ = ["Comparison", "calibrate_kernels", "compare_forms"]

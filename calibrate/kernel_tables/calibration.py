@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from roofcast.calibrate.kernel_tables.forms import form
 from roofcast.calibrate.kernel_tables.groups import engines_of, groups
+from roofcast.calibrate.kernel_tables.identified import settled
 from roofcast.calibrate.kernel_tables.judging import held_out
 from roofcast.calibrate.kernel_tables.kernel_fit import KernelFit, fit_group
 from roofcast.calibrate.kernel_tables.sources import PUBLIC, Folder
+from roofcast.calibrate.kernel_tables.workloads import Rows
 from roofcast.hardware.accelerator import Accelerator
-from roofcast.hardware.errors import unknown
+from roofcast.hardware.errors import InputError, unknown
 from roofcast.hardware.profile import Band, HeldOut, Parameter, Profile
 
 ORIGIN: Final = f"kernel tables of {PUBLIC}"
 _PREFERRED: Final = (".bf16", ".attention.bf16", ".fp8_block", ".fp8", ".nvfp4")
-_LENDERS: Final = ("sglang", "trtllm", "vllm")
-_SHARED: Final = ("gemm.", "experts.", "attention.", "state.")
+JUDGED: Final = "kernels of "
+OTHER_HALF: Final = ", other half of the shapes"
 
 
 def calibrate_kernels(
@@ -31,62 +35,56 @@ def calibrate_kernels(
     """Profiles of a device from its kernel tables: all engines found there, or the one named.
 
     Formats that one engine's tables lack come from another engine on the same device, and say so.
-    Raises UnknownNameError for a device or an engine without tables, InputError for a folder without.
+    Raises UnknownNameError for an engine without tables, InputError for a folder without.
     """
     folder = Folder.of(directory, device.id)
     found = engines_of(folder)
+    if not found:
+        raise InputError(f"the kernel tables of {folder.gpu} in {folder.path} have no rows")
     if engine is not None and engine not in found:
         raise unknown(f"engine in the kernel tables of {folder.gpu}", engine, found)
-    own = {name: calibrate_engine(folder, device, name) for name in found}
-    complete = [_complete(own[name], own, device) for name in found]
-    return tuple(profile for profile in complete if engine in (None, profile.engine))
+    free = {name: fit_engine(folder, device, name) for name in found}
+    everyone = [each for fits in free.values() for each in fits]
+    fits = {name: tuple(settled(own, everyone, device)) for name, own in free.items()}
+    return tuple(_profile(name, fits, device) for name in found if engine is None or name == engine)
 
 
-def calibrate_engine(folder: Folder, device: Accelerator, engine: str) -> Profile:
-    """A profile from the tables of one engine alone."""
+def fit_engine(folder: Folder, device: Accelerator, engine: str) -> tuple[KernelFit, ...]:
+    """Every group of one engine's tables, fitted."""
+    return tuple(fit_group(group, device, form(group.table)) for group in groups(folder, engine))
+
+
+def _profile(engine: str, fits: Mapping[str, Sequence[KernelFit]], device: Accelerator) -> Profile:
+    """An engine's own kernels, other engines' where it has none, defaults and assumed costs."""
     parameters: dict[str, Parameter] = {}
-    judged: list[HeldOut] = []
-    for group in groups(folder, engine):
-        fitted = fit_group(group, device, form(group.table))
-        parameters.update(fitted.parameters())
-        judged.extend(_judged(fitted, device))
+    for each in fits[engine]:
+        parameters.update(each.parameters())
+    parameters.update(_borrowed(engine, fits, device))
+    parameters.update(_defaults(parameters))
+    parameters.update(_aliases(parameters))
+    parameters.update(_assumed(engine, parameters))
     return Profile(
         name=f"{device.id} under {engine}",
         device=device.id,
         engine=engine,
         origin=ORIGIN,
-        parameters=parameters,
+        parameters=dict(sorted(parameters.items())),
         valid_range={"batch": (1.0, 2048.0), "context": (1.0, 131072.0)},
-        held_out=tuple(judged),
+        held_out=tuple(judged for each in fits[engine] for judged in _judged(each, device)),
+        band=_band(),
     )
 
 
 def _judged(fitted: KernelFit, device: Accelerator) -> Iterable[HeldOut]:
-    errors = held_out(fitted.group, device)
+    errors = held_out(fitted.group, device, fitted)
     if errors is None:
         return
     yield HeldOut(
-        scheme=f"kernels of {fitted.group.label}, other half of the shapes",
+        scheme=f"{JUDGED}{fitted.group.label}{OTHER_HALF}",
         runs=errors.rows,
         median_ape=round(errors.median_ape, 4),
         p90_ape=round(errors.p90_ape, 4),
         signed_median=round(errors.signed_median, 4),
-    )
-
-
-def _complete(profile: Profile, all_: Mapping[str, Profile], device: Accelerator) -> Profile:
-    """Borrowed formats, defaults for formats nobody measured, and the host's assumed costs."""
-    parameters = dict(profile.parameters)
-    for lender in _LENDERS:
-        if lender in all_ and lender != profile.engine:
-            parameters.update(_borrowed(parameters, all_[lender]))
-    parameters.update(_defaults(parameters))
-    parameters.update(_aliases(parameters))
-    parameters.update(_assumed(profile.engine, parameters))
-    return replace(
-        profile,
-        parameters=dict(sorted(parameters.items())),
-        band=_band(),
     )
 
 
@@ -100,14 +98,28 @@ def _family(name: str) -> tuple[str, str]:
     return kind, rest.partition(".")[2]
 
 
-def _borrowed(own: Mapping[str, Parameter], lender: Profile) -> dict[str, Parameter]:
-    """Groups that only the lender's tables have."""
-    have = {_family(name) for name in own}
-    return {
-        name: _transferred(parameter, f"measured under {lender.engine}")
-        for name, parameter in lender.parameters.items()
-        if name.startswith(_SHARED) and _family(name) not in have
-    }
+def _borrowed(
+    engine: str, fits: Mapping[str, Sequence[KernelFit]], device: Accelerator
+) -> dict[str, Parameter]:
+    """Kernels that only other engines' tables have, from the engine that runs them fastest."""
+    have = {each.group.label for each in fits[engine]}
+    lenders: dict[str, list[tuple[str, KernelFit]]] = {}
+    for name, theirs in fits.items():
+        for each in theirs:
+            if each.group.label not in have and each.form.kind != "collective":
+                lenders.setdefault(each.group.label, []).append((name, each))
+    found: dict[str, Parameter] = {}
+    for offers in lenders.values():
+        rows = offers[0][1].group.rows
+        lender, best = min(offers, key=lambda offer: _log_time(offer[1], rows, device))
+        for name, parameter in best.parameters().items():
+            found[name] = _transferred(parameter, f"measured under {lender}")
+    return found
+
+
+def _log_time(fitted: KernelFit, rows: Rows, device: Accelerator) -> float:
+    """Mean logarithm of what rows would take from memory."""
+    return float(np.mean(np.log(fitted.from_memory(rows, device))))
 
 
 def _transferred(parameter: Parameter, why: str) -> Parameter:

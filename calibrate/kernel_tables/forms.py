@@ -31,11 +31,15 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The terms of one kind of table, joined with an exponent (0: the largest counts)."""
+    """The terms of one kind of table, joined with an exponent (0: the largest counts).
+
+    `lent` names terms that its rows can't tell, whatever the fit says.
+    """
 
     kind: str
     terms: tuple[Term, ...]
     exponent: float = 0.0
+    lent: tuple[str, ...] = ()
 
     def without(self, names: set[str]) -> Form:
         """The form without some terms, and without those that need them."""
@@ -67,7 +71,8 @@ def form(table: str) -> Form:
     """The form that the kernels of one kind of table are fitted with."""
     entry = _described()["forms"][table]
     terms = tuple(term(name) for name in entry["terms"])
-    return Form(entry["kind"], terms, entry.get("exponent", 0.0))
+    lent = tuple(entry.get("lent", ()))
+    return Form(entry["kind"], terms, entry.get("exponent", 0.0), lent)
 
 
 def plain(table: str) -> Form:

@@ -13,6 +13,7 @@ from roofcast.calibrate.kernel_tables.screens import Screened
 from roofcast.calibrate.kernel_tables.sources import PUBLIC, Folder, kinds
 from roofcast.calibrate.kernel_tables.table import Table
 from roofcast.calibrate.kernel_tables.workloads import FORMATS, Builder, Rows
+from roofcast.hardware.errors import unknown
 from roofcast.simulator.engines import Engine, find_engine
 
 _FEWEST: Final = 40
@@ -85,7 +86,7 @@ def _by_cache(
     """One group for each KV dtype."""
     kind, operator = names
     for dtype in table.distinct("kv_dtype"):
-        stored = FORMATS[dtype]
+        stored = _format(dtype, kind)
         rows = _prepared(kind, table.matching(kv_dtype=dtype))
         yield from _group(folder, kind, f".{operator}.{stored}", rows, (build, stored, engine))
 
@@ -94,8 +95,15 @@ def _absorbed(folder: Folder, table: Table, engine: Engine) -> Iterator[Group]:
     for dtype in table.distinct("dtype"):
         rows = screens.newest(screens.screened("absorbed", table.matching(dtype=dtype)))
         both = Screened(_summed(rows.table, "op", ("heads", "tokens")), rows.dropped)
-        suffix = f".kv_b_absorb.{FORMATS[dtype]}"
+        suffix = f".kv_b_absorb.{_format(dtype, 'absorbed')}"
         yield from _group(folder, "absorbed", suffix, both, (workloads.absorbed, dtype, engine))
+
+
+def _format(dtype: str, kind: str) -> str:
+    """Our name of a table's format; UnknownNameError for one that no forecast has."""
+    if dtype not in FORMATS:
+        raise unknown(f"dtype in the table of {kind}", dtype, FORMATS)
+    return FORMATS[dtype]
 
 
 def _experts(folder: Folder, table: Table, engine: Engine) -> Iterator[Group]:
@@ -206,5 +214,5 @@ def _group(
     )
     version = table.distinct("version")[-1]
     source = f"{PUBLIC}, {folder.gpu}/{kind}/{engine.name}/{version}"
-    note = screened.note
+    note = "; ".join(filter(None, (screens.remark(kind, table), screened.note)))
     yield Group(kind, suffix, rows, note, source, screens.repeats(kind, table))

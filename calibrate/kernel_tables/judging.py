@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -10,9 +10,9 @@ from typing import Final
 import numpy as np
 
 from roofcast.calibrate.fitting import Errors
-from roofcast.calibrate.kernel_tables.forms import Form, form, plain
+from roofcast.calibrate.kernel_tables.forms import CACHE_TERMS, Form, form, plain
 from roofcast.calibrate.kernel_tables.groups import Group, engines_of, groups
-from roofcast.calibrate.kernel_tables.kernel_fit import Mask, fit_group
+from roofcast.calibrate.kernel_tables.kernel_fit import KernelFit, Lent, Mask, fit_group
 from roofcast.calibrate.kernel_tables.sources import Folder, l2_bytes
 from roofcast.calibrate.kernel_tables.workloads import Rows
 from roofcast.hardware.accelerator import Accelerator
@@ -62,11 +62,17 @@ def compare_forms(
     )
 
 
-def held_out(group: Group, device: Accelerator) -> Errors | None:
-    """Errors of the full form on shapes it wasn't fitted to; None where there are too few shapes."""
+def held_out(group: Group, device: Accelerator, like: KernelFit | None = None) -> Errors | None:
+    """Errors of the full form on shapes it wasn't fitted to; None where there are too few shapes.
+
+    `like` is a fit to all shapes: its form, and the values lent to it, are those that are judged.
+    """
     if halves(group) is None:
         return None
-    return Errors.of(np.concatenate([ratios for _, ratios in _crossed(group, device, form)]))
+    lent = None if like is None else like.lent
+    form_of = form if like is None else (lambda table: like.form.without(set(CACHE_TERMS)))
+    crossed = _crossed(group, device, form_of, lent)
+    return Errors.of(np.concatenate([ratios for _, ratios in crossed]))
 
 
 def halves(group: Group) -> tuple[Mask, Mask] | None:
@@ -80,14 +86,16 @@ def halves(group: Group) -> tuple[Mask, Mask] | None:
 
 
 def _crossed(
-    group: Group, device: Accelerator, form_of: Callable[[str], Form]
+    group: Group,
+    device: Accelerator,
+    form_of: Callable[[str], Form],
+    lent: Mapping[str, Lent] | None = None,
 ) -> Iterator[tuple[Rows, Array]]:
     """Each half of the shapes with its log ratios under a fit to the other half."""
     split = halves(group)
     for seen, unseen in zip(split or (), (split or ())[::-1], strict=True):
-        fitted = fit_group(
-            replace(group, rows=group.rows.where(seen)), device, form_of(group.table)
-        )
+        half = replace(group, rows=group.rows.where(seen))
+        fitted = fit_group(half, device, form_of(group.table), lent)
         rows = group.rows.where(unseen)
         yield rows, np.log(rows.measured_s / fitted.predicted(rows, device))
 

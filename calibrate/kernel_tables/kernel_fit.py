@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -31,23 +31,46 @@ _IMPOSSIBLE: Final = 1.05
 _RETRIES: Final = 5
 
 
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A value that the rows can't tell, and whose it is."""
+
+    value: float
+    why: str
+
+
 @dataclass(frozen=True)
 class KernelFit:
-    """What a group of kernels achieves under a form, and the fit behind it."""
+    """What a group of kernels achieves under a form, and the fit behind it.
+
+    `lent` holds the terms that were not fitted but taken from relatives.
+    """
 
     group: Group
     form: Form
     found: Fit
     impossible: int
+    lent: Mapping[str, Lent] = field(default_factory=dict)
 
     @property
     def values(self) -> dict[str, float]:
         """Term values by name, the nuisances among them."""
-        return self.found.values
+        return {**self.found.values, **{name: each.value for name, each in self.lent.items()}}
+
+    def status(self, name: str) -> str:
+        """How well a term is known: as the fit says, or "lent"; "absent" where the form has none."""
+        if name in self.lent:
+            return "lent"
+        return self.found[name].status if name in self.found.values else "absent"
 
     def predicted(self, rows: Rows, device: Accelerator) -> Array:
         """Seconds of rows, on the caches they were measured on."""
         return _model(rows, device, self.group, self.form, self.values)
+
+    def from_memory(self, rows: Rows, device: Accelerator) -> Array:
+        """Seconds of rows if nothing of theirs were in a cache, as in a step."""
+        cold = {name: value for name, value in self.values.items() if name not in CACHE_TERMS}
+        return _model(rows, device, self.group, self.form, cold)
 
     def errors(self, rows: Rows, device: Accelerator, chosen: Mask | None = None) -> Errors:
         """How far rows are from the model."""
@@ -73,6 +96,10 @@ class KernelFit:
 
     def _parameter(self, term: Term) -> Parameter:
         """One estimate; the group's own note stands on its first term."""
+        if term.name in self.lent:
+            lent = self.lent[term.name]
+            value = float(f"{lent.value:.5g}")
+            return Parameter(value, term.unit, "transferred", None, (self.group.source,), lent.why)
         estimate = self.found[term.name]
         value = float(f"{estimate.value:.5g}")
         error = None
@@ -94,8 +121,15 @@ class KernelFit:
         return "; ".join(part for part in parts if part)
 
 
-def fit_group(group: Group, device: Accelerator, form: Form) -> KernelFit:
-    """Fit a form to a group, then again without the optional terms it turns out not to need."""
+def fit_group(
+    group: Group, device: Accelerator, form: Form, lent: Mapping[str, Lent] | None = None
+) -> KernelFit:
+    """Fit a form to a group, then again without the optional terms it turns out not to need.
+
+    Terms that are `lent` keep the value given.
+    """
+    lent = lent or {}
+    held = {name: each.value for name, each in lent.items()}
     rows, impossible = _possible(_thinned(group.rows), device)
     cache = l2_bytes(device)
     cold = rows.cached_bytes > 2 * (cache or np.inf)
@@ -106,14 +140,15 @@ def fit_group(group: Group, device: Accelerator, form: Form) -> KernelFit:
         current = form
 
         def model(values: Mapping[str, float], form: Form = current) -> Array:
-            return _model(rows, device, group, form, values)
+            return _model(rows, device, group, form, {**values, **held})
 
-        found = fit(model, [term.unknown(term.name) for term in form.terms], sample)
+        unknowns = [term.unknown(term.name) for term in form.terms if term.name not in held]
+        found = fit(model, unknowns, sample)
         idle = _idle(found, form)
         if not idle:
             break
         form = form.without(idle)
-    return KernelFit(group, form, found, impossible)
+    return KernelFit(group, form, found, impossible, lent)
 
 
 def profile_with(form: Form, suffix: str, values: Mapping[str, float], device: str) -> Profile:
@@ -186,6 +221,8 @@ def _idle(found: Fit, form: Form) -> set[str]:
     """Optional terms that the data doesn't need."""
     idle = set()
     for term in form.terms:
+        if term.name not in found.values:  # lent
+            continue
         status = found[term.name].status
         if term.optional and status in ("at lower bound", "not identifiable"):
             idle.add(term.name)

@@ -54,7 +54,7 @@ class Screened:
 
 
 @cache
-def _problems() -> Mapping[str, Sequence[Mapping[str, str]]]:
+def _problems() -> Mapping[str, Sequence[Mapping[str, Any]]]:
     text = resources.files("roofcast.calibrate.kernel_tables").joinpath("problems.toml")
     return tomllib.loads(text.read_text("utf-8"))
 
@@ -72,7 +72,16 @@ def screened(kind: str, table: Table) -> Screened:
 
 def repeats(kind: str, table: Table) -> str | None:
     """Why these rows may be read from the L2 cache; None where the table defeats it."""
-    for entry in _problems()["repeats"]:
+    return _said("repeats", kind, table)
+
+
+def remark(kind: str, table: Table) -> str | None:
+    """What a reader should know of rows that look wrong but stay; None for most."""
+    return _said("remarks", kind, table)
+
+
+def _said(list_: str, kind: str, table: Table) -> str | None:
+    for entry in _problems()[list_]:
         if entry["table"] == kind and len(table) and _matches(table, entry).all():
             return entry["reason"]
     return None
@@ -113,7 +122,7 @@ def _matches(table: Table, entry: Mapping[str, Any]) -> Mask:
     chosen = np.ones(len(table), dtype=bool)
     for name, value in entry.items():
         if name not in ("table", "reason"):
-            chosen &= table[name] == value
+            chosen &= table.columns[name] == value if name in table.columns else False
     return chosen
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from roofcast.calibrate.kernel_tables.table import Column, Table, read_csv
 from roofcast.hardware.accelerator import Accelerator
-from roofcast.hardware.errors import FileFormatError, InputError, unknown
+from roofcast.hardware.errors import FileFormatError, InputError
 
 PUBLIC: Final = "aiconfigurator-core 0.12.0 (NVIDIA, Apache-2.0)"
 _ELEMENT_BYTES: Final = 2  # collectives were timed in half and bfloat16
@@ -48,11 +48,9 @@ def kinds() -> Mapping[str, Kind]:
 
 
 def table_name(device: str) -> str:
-    """What the tables call a device of the catalogue; UnknownNameError where they don't have it."""
+    """What the tables call a device of the catalogue: a name of their own, else its id."""
     devices: dict[str, str] = _described()["devices"]
-    if device not in devices:
-        raise unknown("device with kernel tables", device, devices)
-    return devices[device]
+    return devices.get(device, device)
 
 
 def l2_bytes(device: Accelerator) -> float | None:
@@ -64,6 +62,27 @@ def l2_bytes(device: Accelerator) -> float | None:
 def devices() -> tuple[str, ...]:
     """Devices of the catalogue that public kernel tables exist for."""
     return tuple(_described()["devices"])
+
+
+def tabled(directory: str | Path) -> tuple[str, ...]:
+    """Those of `devices` that a folder has tables of; InputError where it has none of any."""
+    path = Path(directory)
+    _must_be_folder(path)
+    found = tuple(device for device in devices() if Folder(path, table_name(device)).own_files())
+    if not found:
+        raise InputError(
+            f"{path} holds no kernel tables of a known device: {_looked_for('DEVICE')}"
+        )
+    return found
+
+
+def _must_be_folder(path: Path) -> None:
+    if not path.is_dir():
+        raise InputError(f"no folder of kernel tables at {path}")
+
+
+def _looked_for(gpu: str) -> str:
+    return f"neither gemm_{gpu}.csv.gz nor {gpu}/**/gemm_perf.parquet"
 
 
 @dataclass(frozen=True)
@@ -78,16 +97,18 @@ class Folder:
     def of(cls, directory: str | Path, device: str) -> Folder:
         """The tables of a device; InputError where the folder holds none of them."""
         folder = cls(Path(directory), table_name(device))
-        if not folder.path.is_dir():
-            raise InputError(f"no folder of kernel tables at {folder.path}")
-        if not any(
-            folder._csv(kind).exists() or folder._parquet(kind) for kind in kinds().values()
-        ):
+        _must_be_folder(folder.path)
+        if not folder.own_files():
             raise InputError(
-                f"{folder.path} holds no kernel tables of {folder.gpu}: neither "
-                f"gemm_{folder.gpu}.csv.gz nor {folder.gpu}/**/gemm_perf.parquet"
+                f"{folder.path} holds no kernel tables of {folder.gpu}: {_looked_for(folder.gpu)}"
             )
         return folder
+
+    def own_files(self) -> list[Path]:
+        """Files that hold kernels of this device alone; tables of all devices don't count."""
+        own = [kind for kind in kinds().values() if "{gpu}" in kind.csv]
+        csvs = [path for kind in own if (path := self._csv(kind)).exists()]
+        return [*csvs, *(path for kind in own for path in self._parquet(kind))]
 
     def read(self, name: str) -> Table | None:
         """The table of one kind; None where there is no file, or no row of the device in it."""
@@ -106,7 +127,10 @@ class Folder:
         return table if len(table) else None
 
     def _csv(self, kind: Kind) -> Path:
-        return self.path / kind.csv.format(gpu=self.gpu)
+        """The CSV of a kind, packed or not; the name of the packed one where there is neither."""
+        packed = self.path / kind.csv.format(gpu=self.gpu)
+        plain = packed.with_suffix("")
+        return plain if plain.exists() else packed
 
     def _parquet(self, kind: Kind) -> list[Path]:
         root = self.path / self.gpu

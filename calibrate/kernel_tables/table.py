@@ -74,11 +74,15 @@ def read_csv(path: Path, names: Iterable[str]) -> Table:
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with opener(path, "rt", encoding="utf-8", newline="") as file:
-            rows = csv.reader(file)
-            header = next(rows, [])
-            cells: list[tuple[str, ...]] = list(zip(*rows, strict=True))
-    except (OSError, EOFError, UnicodeDecodeError, ValueError) as error:
+            header, *rows = list(csv.reader(file)) or [[]]
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error) as error:
         raise FileFormatError(f"kernel table {path}: {error}") from None
+    for line, row in enumerate(rows, start=2):
+        if len(row) != len(header):
+            raise FileFormatError(
+                f"kernel table {path}, line {line}: {len(row)} cells under {len(header)} columns"
+            )
+    cells: list[tuple[str, ...]] = list(zip(*rows, strict=True))
     if not cells:
         cells = [()] * len(header)
     return table_of(dict(zip(header, cells, strict=True)), path, set(names))

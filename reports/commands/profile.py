@@ -52,7 +52,7 @@ def show(
     ],
     json: options.Json = False,
 ) -> None:
-    """Show every parameter of one profile with its error, origin and source."""
+    """Show a profile: its errors by kernel and by step, and where every parameter comes from."""
     chosen = _find(name)
     if json:
         output.emit_json(dataclasses.asdict(chosen))
@@ -62,6 +62,9 @@ def show(
     for warning in chosen.warnings:
         output.say(f"Note: {warning}")
     output.say()
+    if chosen.held_out:
+        output.show(profile_text.errors(chosen))
+        output.say()
     output.show(profile_text.parameters(chosen))
     for key, value in chosen.roofs.items():
         output.say(f"measured: {profile_text.roof(key, value)}")

@@ -10,10 +10,10 @@ import pytest
 
 from roofcast.calibrate.kernel_tables import screens, workloads
 from roofcast.calibrate.kernel_tables.routing import expert_load, power_law_load
-from roofcast.calibrate.kernel_tables.sources import Folder, devices, kinds, table_name
+from roofcast.calibrate.kernel_tables.sources import Folder, devices, kinds, table_name, tabled
 from roofcast.calibrate.kernel_tables.table import Table, read_csv
 from roofcast.hardware.catalog import find
-from roofcast.hardware.errors import FileFormatError, InputError, UnknownNameError
+from roofcast.hardware.errors import FileFormatError, InputError
 from roofcast.simulator.engines import find_engine
 
 VLLM = find_engine("vllm")
@@ -42,7 +42,7 @@ def test_a_csv_is_read_in_seconds_and_typed_columns(tmp_path: Path) -> None:
     ("body", "says"),
     [
         ("h200_sxm,vllm,1.0,k,fp8,1,128,256,fast\n", "column latency_us"),
-        ("h200_sxm,vllm,1.0,k,fp8\n", "zip"),
+        ("h200_sxm,vllm,1.0,k,fp8\n", "line 3: 5 cells under 9 columns"),
     ],
 )
 def test_a_malformed_table_is_named(tmp_path: Path, body: str, says: str) -> None:
@@ -65,8 +65,10 @@ def test_a_folder_without_tables_says_what_it_looked_for(tmp_path: Path) -> None
         Folder.of(tmp_path, "h200-sxm")
     with pytest.raises(InputError, match="no folder"):
         Folder.of(tmp_path / "nowhere", "h200-sxm")
-    with pytest.raises(UnknownNameError, match="device with kernel tables"):
+    with pytest.raises(InputError, match=r"gemm_t4\.csv\.gz"):
         Folder.of(tmp_path, "t4")
+    with pytest.raises(InputError, match="of a known device"):
+        tabled(tmp_path)
 
 
 def test_every_device_with_tables_is_in_the_catalogue() -> None:

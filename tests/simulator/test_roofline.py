@@ -139,6 +139,19 @@ def test_a_dtype_the_device_lacks_computes_in_the_next_wider_one() -> None:
         Roofs(DEVICE, ideal("toy")).peak("fp32")
 
 
+def test_a_peak_that_nobody_states_is_named_where_matrix_units_would_run_it() -> None:
+    """GB10's published sources give fp4 and fp32 alone; an A100 lacks fp8 but states bf16."""
+    spark = replace(DEVICE, peak_flops_per_s={"fp32": 3e13, "fp4": 5e14})
+    gap = Roofs(spark, ideal("toy")).gap("int8")
+    assert "no peak for int8 or bf16 or fp16" in gap
+    assert "fp32, 30 TFLOP/s" in gap
+    assert Roofs(spark, ideal("toy")).gap("fp4") == ""
+    assert Roofs(DEVICE, ideal("toy")).gap("fp8") == ""
+    # a processor without matrix units does compute in fp32
+    plain = replace(DEVICE, peak_flops_per_s={"fp32": 3e13})
+    assert Roofs(plain, ideal("toy")).gap("bf16") == ""
+
+
 def test_what_the_datasheet_lacks_comes_from_the_measurement() -> None:
     bare = replace(DEVICE, memory_bandwidth_bytes_per_s=None, peak_flops_per_s={})
     measured = Profile(
