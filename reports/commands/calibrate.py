@@ -14,10 +14,12 @@ from roofcast.hardware.detect import attached
 from roofcast.hardware.profile import Profile
 from roofcast.hardware.profile_store import path_for, read
 from roofcast.reports import options, output, profile_text, words
+from roofcast.reports.commands.calibrate_kernels import kernels
 from roofcast.reports.commands.calibrate_serving import serving
 from roofcast.reports.progress import ProgressLine
 
 app = options.new_app()
+app.command("kernels")(kernels)
 app.command("serving")(serving)
 
 
