@@ -1,10 +1,13 @@
 """The HTML report in headless Chromium: silent, offline, operable, accessible.
 
-Skipped where Chromium or the packages that drive it are not installed.
+Skipped where Chromium or the packages that drive it are not installed. Playwright waits without end
+for a browser that hangs (starting it, evaluating a script, closing it), so every fixture and every test
+has a time limit of its own; on a machine without alarm signals there is none.
 """
 
 import json
 import shutil
+import signal
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
@@ -25,19 +28,55 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 
 QUIET = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run "
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-dev-shm-usage "
     "--disable-background-networking --disable-component-update --disable-sync"
 )
 SIZES = {"wide": (1280, 900), "narrow": (390, 800)}
+START_S, TEST_S = 120, 240  # machines that test are busy
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+
+
+@contextmanager
+def limited(seconds):
+    """Ends in TimeoutError what takes longer."""
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def stop(number, frame):
+        raise TimeoutError(f"the browser did nothing for {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture(autouse=True)
+def _in_time():
+    with limited(TEST_S):
+        yield
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
-        yield started
+    with limited(START_S):
+        driver = playwright.sync_playwright().start()
+        started = driver.chromium.launch(
+            executable_path=CHROMIUM, args=QUIET.split(), timeout=START_S * 1000
+        )
+    yield started
+    with limited(START_S):
         started.close()
+        driver.stop()
+
+
+def test_a_browser_that_hangs_is_given_up():
+    with pytest.raises(TimeoutError), limited(1):
+        signal.pause()
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +103,7 @@ class Watched:
 def opened(browser, report, size="wide", **options):
     width, height = SIZES[size]
     context = browser.new_context(viewport={"width": width, "height": height}, **options)
-    context.set_default_timeout(120_000)  # machines that test are busy
+    context.set_default_timeout(START_S * 1000)
     page, seen = context.new_page(), Watched()
     page.on("request", lambda request: seen.requests.append(request.url))
     page.on("console", lambda message: seen.messages.append(message.text))
