@@ -83,7 +83,7 @@ def remark(kind: str, table: Table) -> str | None:
 def _said(list_: str, kind: str, table: Table) -> str | None:
     for entry in _problems()[list_]:
         if entry["table"] == kind and len(table) and _matches(table, entry).all():
-            return entry["reason"]
+            return str(entry["reason"])
     return None
 
 

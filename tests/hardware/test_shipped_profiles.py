@@ -31,8 +31,10 @@ def test_a_shipped_profile_is_sound(path: Path) -> None:
         assert parameter.value > 0, name
         assert parameter.origin != "measured" or parameter.sources, name
         assert parameter.origin == "assumed" or parameter.sources, name
-        if "bandwidth_efficiency" in name:
+        if name.split(".")[1] in ("bandwidth_efficiency", "compute_efficiency"):
             assert parameter.value <= 1.0 + 1e-9, name
+        if name.split(".")[1] == "activation_factor" and not name.startswith("prefill"):
+            assert parameter.value >= 1.0 - 1e-9, name
         if parameter.unit == "s":
             assert parameter.value < (0.5 if name.startswith(OF_THE_HOST) else 2e-3), name
 
@@ -46,6 +48,25 @@ def test_kernel_parameters_carry_errors_or_say_why_not(path: Path) -> None:
         if parameter.origin == "fitted" and parameter.standard_error is None and not parameter.note
     ]
     assert silent == []
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in PATHS if p.name.split(".")[0] in WITH_TABLES], ids=lambda path: path.name
+)
+def test_fewer_bytes_never_read_slower(path: Path) -> None:
+    """Seconds per weight: bits over achieved bandwidth, of experts and products in halving formats.
+
+    What reaches less of the bandwidth reads fewer bytes; 10 % are the fits' own scatter.
+    """
+    profile = read(path)
+    bits = {"bf16": 16.0, "fp8": 8.0, "fp8_block": 8.0, "nvfp4": 4.5}
+    for kind in ("experts", "gemm"):
+        reach = {f: profile.parameters.get(f"{kind}.bandwidth_efficiency.{f}") for f in bits}
+        cost = {f: bits[f] / each.value for f, each in reach.items() if each is not None}
+        for wide in cost:
+            for narrow in cost:
+                if bits[narrow] < bits[wide]:
+                    assert cost[narrow] <= 1.1 * cost[wide], (kind, narrow, wide)
 
 
 def _reach(profile: Profile, name: str) -> float:
