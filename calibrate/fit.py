@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from roofcast.calibrate.counted import Counted, count_all
+from roofcast.calibrate.counted import KERNELS, Counted, count_all
 from roofcast.calibrate.fitting import Estimate, Fit, Model, Sample, Unknown, fit
 from roofcast.calibrate.samples import Measurement
 from roofcast.hardware.accelerator import Accelerator
@@ -29,12 +29,16 @@ NEVER_THE_BOUND = "not identifiable: never the bound in these measurements, so t
 
 @dataclass(frozen=True)
 class Fitted:
-    """A profile in the making, the fits behind it, and what they could not settle."""
+    """A profile in the making, the fits behind it, and what they could not settle.
+
+    `doubt` is 1 where the kernels were measured in quiet, more where others disturbed them.
+    """
 
     device: Accelerator
     profile: Profile
     fits: Mapping[str, Fit]
     warnings: tuple[str, ...] = ()
+    doubt: float = 1.0
 
     def extended(self, name: str, found: Fit, parameters: Mapping[str, Parameter]) -> Fitted:
         """With the parameters of one more stage."""
@@ -57,7 +61,7 @@ def fit_kernels(
         name=f"{device.id} under {engine}", device=device.id, engine=engine, origin=source,
         roofs=roofs,
     )  # fmt: skip
-    fitted = Fitted(device, profile, {})
+    fitted = Fitted(device, profile, {}, doubt=doubt_of(usable))
     by_kind: dict[str, list[Measurement]] = {}
     for entry in usable:
         by_kind.setdefault(entry.kind, []).append(entry)
@@ -94,6 +98,15 @@ def measured_roofs(measured: Sequence[Measurement]) -> dict[str, float]:
             key = f"peak_flops_per_s.{operator.dtype}"
             roofs[key] = max(roofs.get(key, 0.0), best)
     return roofs
+
+
+_DOUBT_PER_SHARE = 20.0
+
+
+def doubt_of(measured: Sequence[Measurement]) -> float:
+    """1 for kernels measured in quiet; others on a tenth of the processors make it 3."""
+    kernels = [e.others for e in measured if e.kind in KERNELS and not np.isnan(e.others)]
+    return 1.0 + _DOUBT_PER_SHARE * float(np.mean(kernels)) if kernels else 1.0
 
 
 _LONG_READ_BYTES = 256 << 20

@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 import torch
 
@@ -21,7 +22,7 @@ from roofcast.calibrate.disturbance import OTHERS_LIMIT, SPREAD_LIMIT
 from roofcast.calibrate.journal import Journal
 from roofcast.calibrate.plan import REFERENCE
 from roofcast.calibrate.progress import Listener, Progress
-from roofcast.calibrate.samples import STATE, Measurement, Task
+from roofcast.calibrate.samples import STATE, Measurement, Task, joined
 
 OUT_OF_MEMORY = "out of memory"
 OUT_OF_TIME = "no time left"
@@ -73,20 +74,27 @@ class Recorder:
             if second.samples_s and second.median_s < entry.median_s:
                 self.journal.add(second)
 
-    def record(self, stage: str, tasks: Sequence[Task], timer: Timer, at_least: int = 0) -> None:
+    def record(
+        self, stage: str, tasks: Sequence[Task], timer: Timer, at_least: int = 0, visits: int = 1
+    ) -> None:
         """Measure what the journal lacks, in the order given, while there is time.
 
-        The first `at_least` are measured however long it takes: without them nothing can be fitted.
+        All tasks are visited once before the first is visited again: a machine that is slow for
+        seconds or minutes then spoils a part of many medians rather than the whole of some. The first
+        `at_least` are measured however long it takes: without them nothing can be fitted.
         """
-        for done, task in enumerate(tasks):
-            self.listener(Progress(stage, done, len(tasks), task.key, self.elapsed_s))
-            if task.key in self.journal:
+        total = visits * len(tasks)
+        for done, (visit, task) in enumerate(product(range(1, visits + 1), tasks)):
+            self.listener(Progress(stage, done, total, task.key, self.elapsed_s))
+            known = self.journal[task.key] if task.key in self.journal else None
+            if known is not None and (known.visits >= visit or not known.samples_s):
                 continue
             if self.elapsed_s > self.deadline_s and done >= at_least:
                 break
             self._reference()
-            self.journal.add(self._measured(task, timer))
-        self.listener(Progress(stage, len(tasks), len(tasks), "", self.elapsed_s))
+            found = self._measured(task, timer)
+            self.journal.add(joined(known, found) if known else found)
+        self.listener(Progress(stage, total, total, "", self.elapsed_s))
 
     def take(self, stage: str, total: int, found: Iterator[tuple[Task, Timing]]) -> None:
         """Keep what others measure, as it comes."""

@@ -10,7 +10,7 @@ from roofcast.calibrate import journal
 from roofcast.calibrate.calibration import Calibration, finish, journal_path
 from roofcast.calibrate.comparison import changed_conditions
 from roofcast.calibrate.journal import Contents, Journal
-from roofcast.calibrate.samples import Measurement
+from roofcast.calibrate.samples import Measurement, joined
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.errors import InputError
 
@@ -58,17 +58,5 @@ def pooled(measured: Sequence[Measurement]) -> tuple[Measurement, ...]:
         if entry.kind == "reference":
             own = replace(entry, facts={**entry.facts, "turn": len(found)})
         old = found.get(own.task.key)
-        found[own.task.key] = own if old is None else _joined(old, own)
+        found[own.task.key] = own if old is None else joined(old, own)
     return tuple(found.values())
-
-
-def _joined(one: Measurement, other: Measurement) -> Measurement:
-    if not (one.samples_s and other.samples_s):
-        return one if one.samples_s else other
-    return replace(
-        one,
-        samples_s=one.samples_s + other.samples_s,
-        steady=one.steady and other.steady,
-        others=max(one.others, other.others),
-        stolen=max(one.stolen, other.stolen),
-    )

@@ -46,7 +46,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Plan:
-    """Kernels and decode runs in the order to measure them."""
+    """Kernels and decode runs in the order to measure them; `run_effort` is that of one visit."""
 
     name: str
     seed: int
@@ -56,6 +56,7 @@ class Plan:
     ranks: tuple[Task, ...]
     kernel_effort: Effort
     run_effort: Effort
+    run_visits: int
     budget_s: float
 
     @property
@@ -87,7 +88,8 @@ def make_plan(target: Target, *, quick: bool, mode: str = "eager", seed: int = 0
         runs=tuple(runs),
         ranks=() if quick else tuple(_between_ranks(target)),
         kernel_effort=Effort(budget_s=0.25 if quick else 0.5, interval=0.02),
-        run_effort=Effort(budget_s=1.5 if quick else 4.0, interval=0.02, least=7, most=60),
+        run_effort=Effort(budget_s=1.0 if quick else 1.3, interval=0.02, least=7, most=60),
+        run_visits=2 if quick else 3,
         budget_s=170.0 if quick else 870.0,
     )
 
@@ -235,7 +237,7 @@ def _runs(target: Target, quick: bool, mode: str, order: random.Random) -> list[
         points = _points(target, shape)
         corners = [point for point in _CORNERS if point in points]
         rest = [point for point in points if point not in corners]
-        wanted = (5 if quick else 13) - len(corners)
+        wanted = (5 if quick else 13 if shape.held_out else 10) - len(corners)
         found += [
             run_task(shape, batch, context, target.dtype, mode)
             for batch, context in [*corners, *order.sample(rest, min(max(wanted, 0), len(rest)))]

@@ -60,7 +60,7 @@ class Models:
 
 def record_runs(recorder: Recorder, plan: Plan, timer: Timer, *, at_least: int) -> None:
     """Measure the plan's decode runs, `at_least` so many of them, then those that had to shrink."""
-    recorder.record("decode runs", plan.runs, timer, at_least)
+    recorder.record("decode runs", plan.runs, timer, at_least, plan.run_visits)
     shrunk = _shrunk(recorder, plan.runs)
     while shrunk:
         recorder.record("smaller decode runs", shrunk, timer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 Fact = str | float | int | bool
@@ -49,7 +49,8 @@ class Measurement:
     `at_s` is when it ended, in seconds since the calibration began. `steady` says that the warm-up
     came to rest. `others` is the share of the machine's processor time that went to other processes
     while it ran, `stolen` the share the hypervisor withheld (NaN where unreadable). `outcome` is
-    "ok", or why there are no samples (out of memory).
+    "ok", or why there are no samples (out of memory). `visits` counts how often it was come back to;
+    the samples are those of all visits.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
@@ -62,6 +63,7 @@ class Measurement:
     others: float = math.nan
     stolen: float = math.nan
     outcome: str = "ok"
+    visits: int = 1
 
     @property
     def task(self) -> Task:
@@ -77,6 +79,21 @@ class Measurement:
     def spread(self) -> float:
         """Distance between the 10 % and the 90 % quantile, over the median."""
         return spread(self.samples_s)
+
+
+def joined(one: Measurement, other: Measurement) -> Measurement:
+    """Two measurements of one task as one, with the samples of both; shares are the higher ones."""
+    if not (one.samples_s and other.samples_s):
+        return one if one.samples_s else other
+    return replace(
+        one,
+        samples_s=one.samples_s + other.samples_s,
+        at_s=max(one.at_s, other.at_s),
+        steady=one.steady and other.steady,
+        others=max(one.others, other.others),
+        stolen=max(one.stolen, other.stolen),
+        visits=one.visits + other.visits,
+    )
 
 
 def median(samples: Sequence[float]) -> float:

@@ -53,6 +53,21 @@ def test_no_time_means_no_second_look(recorder: Recorder) -> None:
     recorder.look_again("again", [entry(1).task], lambda _: pytest.fail("measured"))
 
 
+def test_every_task_is_visited_before_the_first_is_visited_again(recorder: Recorder) -> None:
+    asked: list[int] = []
+
+    def timer(task: Task) -> Timing:
+        asked.append(task.whole("rows"))
+        return Timing((float(len(asked)),) * 2, steady=True)
+
+    tasks = [Task("decode", {"rows": rows}) for rows in (1, 2)]
+    recorder.record("runs", tasks, timer, visits=2)
+    assert asked == [1, 2, 1, 2]
+    assert recorder.journal[tasks[0].key].samples_s == (1.0, 1.0, 3.0, 3.0)
+    recorder.record("runs", tasks, timer, visits=3)  # what a resumed calibration still lacks
+    assert asked[4:] == [1, 2]
+
+
 def test_scatter_alone_is_a_reason() -> None:
     scattered = Measurement("gemm", {}, (1.0, 1.0, 2.0, 3.0, 3.0), others=0.0, stolen=0.0)
     assert is_disturbed(scattered)

@@ -33,7 +33,7 @@ def fails(rank: Rank, argument: Any, send: Send) -> None:
 def test_collectives_and_sharded_steps_are_measured() -> None:
     tasks = (
         *collective_tasks(2, "fp32", largest_bytes=16 << 10),
-        next(sharded_tasks(2, "fp32", [find_shape("deep-narrow-59m", "small")])),
+        next(sharded_tasks(2, "fp32", [find_shape("deep-narrow-137m", "small")])),
     )
     assert [task.facts.get("bytes") for task in tasks] == [4096, 16384, 4096, 16384, None]
     found = {

@@ -58,7 +58,7 @@ def test_standard_errors_are_neither_too_wide_nor_too_narrow(fits: list[Fitted])
 
 
 def test_standard_errors_are_small_enough_to_mean_something(fits: list[Fitted]) -> None:
-    limits = {"gemm.bandwidth_efficiency.bf16": 0.05, "attention.fixed_s": 0.1, "host.layer_s": 0.5}
+    limits = {"gemm.bandwidth_efficiency.bf16": 0.05, "attention.fixed_s": 0.1, "host.layer_s": 0.6}
     for name, limit in limits.items():
         error = fits[0].profile.parameters[name].standard_error
         assert error is not None
