@@ -46,11 +46,19 @@ def roof(name: str, value: float) -> str:
     >>> roof("memory_bandwidth_bytes_per_s", 21.3e9), roof("peak_flops_per_s.fp32", 3.1e11)
     ('21.3 GB/s from memory', '310 GFLOP/s in fp32')
     """
+    link = "in" if "." in name else "from"
+    return f"{roof_value(name, value)} {link} {roof_name(name)}"
+
+
+def roof_name(name: str) -> str:
+    """What a roof is a roof of: a dtype, or a kind of memory."""
     base, _, dtype = name.partition(".")
-    if dtype:
-        return f"{units.scaled(value, 'FLOP/s')} in {dtype}"
-    what = base.removesuffix("_bytes_per_s").removesuffix("_bandwidth").replace("_", " ")
-    return f"{units.scaled(value, 'B/s')} from {what}"
+    return dtype or base.removesuffix("_bytes_per_s").removesuffix("_bandwidth").replace("_", " ")
+
+
+def roof_value(name: str, value: float) -> str:
+    """A roof's height in its unit."""
+    return units.scaled(value, "FLOP/s" if "." in name else "B/s")
 
 
 def _spread(standard_error: float | None) -> str:
