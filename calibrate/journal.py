@@ -103,6 +103,10 @@ class Journal:
     def __getitem__(self, key: str) -> Measurement:
         return self._known[key]
 
+    def get(self, key: str) -> Measurement | None:
+        """What is known of a task; None before it was measured."""
+        return self._known.get(key)
+
     def __iter__(self) -> Iterator[Measurement]:
         return iter(self._known.values())
 

@@ -86,7 +86,7 @@ class Recorder:
         total = visits * len(tasks)
         for done, (visit, task) in enumerate(product(range(1, visits + 1), tasks)):
             self.listener(Progress(stage, done, total, task.key, self.elapsed_s))
-            known = self.journal[task.key] if task.key in self.journal else None
+            known = self.journal.get(task.key)
             if known is not None and (known.visits >= visit or not known.samples_s):
                 continue
             if self.elapsed_s > self.deadline_s and done >= at_least:
