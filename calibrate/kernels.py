@@ -13,6 +13,7 @@ from itertools import cycle
 
 import torch
 
+from roofcast.calibrate.arena import COLD_FACTOR
 from roofcast.calibrate.bench import Bench
 from roofcast.calibrate.blocks import Attention, Heads, Norm, Step
 from roofcast.calibrate.clock import Call
@@ -57,6 +58,21 @@ def _read(task: Task, bench: Bench) -> Call:
     """Sum of a buffer: every byte read once, nothing written."""
     pieces = bench.arena.rotation((task.whole("bytes") // 4,), torch.float32)
     return lambda: next(pieces).sum()
+
+
+def _reference(task: Task, bench: Bench) -> Call:
+    """As `read`, over twice the last-level cache, all of it read once beforehand.
+
+    A hypervisor may take pages away that rested; reading those again is many times slower, and says
+    how long they rested rather than how fast the machine is.
+    """
+    size = task.whole("bytes")
+    count = max(bench.arena.wanted // COLD_FACTOR * 2 // size, 4)
+    pieces = bench.arena.pieces((size // 4,), torch.float32)[:count]
+    for piece in pieces:
+        piece.sum()
+    turns = cycle(pieces)
+    return lambda: next(turns).sum()
 
 
 def _copy(task: Task, bench: Bench) -> Call:
@@ -246,7 +262,7 @@ def _random(bench: Bench, shape: tuple[int, ...], dtype: torch.dtype) -> torch.T
 _KERNELS: Mapping[str, Callable[[Task, Bench], Call]] = {
     "read": _read,
     "copy": _copy,
-    "reference": _read,
+    "reference": _reference,
     "gemm": _gemm,
     "attention": _attention,
     "norm": _norm,
