@@ -111,7 +111,32 @@ def read(path: str | Path) -> Profile:
 def write(profile: Profile, path: str | Path) -> Path:
     """Write a profile, replacing the file in one step; raises InputError where it can't be written."""
     document = {"schema_version": SCHEMA_VERSION, **dataclasses.asdict(profile)}
-    return write_text(Path(path), json.dumps(document, indent=1, sort_keys=False) + "\n")
+    return write_text(Path(path), _text(document))
+
+
+def _text(document: dict[str, Any]) -> str:
+    """The document with a line for each field, parameter, curve and judgement, empty parts left out."""
+    lines = [f" {json.dumps(name)}: {_part(value)}" for name, value in document.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _part(value: object) -> str:
+    if isinstance(value, dict) and any(isinstance(each, dict) for each in value.values()):
+        rows = [
+            f"  {json.dumps(name)}: {json.dumps(_filled(each))}" for name, each in value.items()
+        ]
+        return "{\n" + ",\n".join(rows) + "\n }"
+    if isinstance(value, (list, tuple)) and any(isinstance(each, dict) for each in value):
+        rows = [f"  {json.dumps(_filled(each))}" for each in value]
+        return "[\n" + ",\n".join(rows) + "\n ]"
+    return json.dumps(value)
+
+
+def _filled(entry: object) -> object:
+    """Without what says nothing: no error, no source, no note, no coverage."""
+    if not isinstance(entry, dict):
+        return entry
+    return {name: value for name, value in entry.items() if value not in (None, "", (), [])}
 
 
 def write_text(path: Path, text: str) -> Path:
