@@ -4,11 +4,14 @@ import re
 
 import pytest
 
+from roofcast.reports.cli import run
 from tests import docs
 
 PAGES = {str(page.relative_to(docs.ROOT)): page for page in docs.pages()}
 INSTALLS = {"README.md": {"sh"}}
 """Blocks that install the project; `.ci/run` runs them in a new environment."""
+MEASURES = {"docs/how-to/calibrate.md": {"sh"}}
+"""Blocks that measure for minutes: tests see that their commands and options exist."""
 
 
 def headings(text: str) -> set[str]:
@@ -45,7 +48,19 @@ def test_blocks_print_what_the_page_says(name, workplace):
 @pytest.mark.parametrize("name", PAGES)
 def test_every_block_is_of_a_kind_that_is_run(name):
     found = docs.kinds(PAGES[name].read_text(encoding="utf-8"))
-    assert found <= {"console", "python", "text"} | INSTALLS.get(name, set())
+    others = INSTALLS.get(name, set()) | MEASURES.get(name, set())
+    assert found <= {"console", "python", "text"} | others
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_commands_that_measure_exist_with_their_options(name):
+    """Help is printed only after the whole line was understood."""
+    blocks = re.findall(r"```sh\n(.*?)```", PAGES[name].read_text(encoding="utf-8"), re.DOTALL)
+    lines = [line.partition("#")[0].split() for block in blocks for line in block.splitlines()]
+    assert len(lines) >= 6
+    for words in lines:
+        assert words[0] == "roofcast"
+        assert run([*words[1:], "--help"]) == 0, " ".join(words)
 
 
 @pytest.mark.parametrize("name", PAGES)
