@@ -18,6 +18,7 @@ import numpy as np
 
 from roofcast.hardware.errors import InputError
 from roofcast.reports import figure_data
+from roofcast.simulator.api import Setup
 from roofcast.simulator.prediction import Forecast, forecast_pass
 from roofcast.simulator.workload import Workload
 
@@ -74,6 +75,12 @@ class Plots:
         few = _few(self._batches, "batches")
         return Drawing(latency_figure([self._at(each, self._contexts) for each in few]))
 
+    def bounds(self) -> Drawing:
+        """What bounds a step at every batch and context, and what fits; not only at these points."""
+        from roofcast.reports.figures.pages import heatmap_figure
+
+        return Drawing(heatmap_figure(self._where()))
+
     def breakdown(self) -> Drawing:
         """Where the time of each point goes."""
         from roofcast.reports.figures.pages import breakdown_figure
@@ -97,6 +104,21 @@ class Plots:
         """The same pass at other points."""
         work = replace(self.forecast.work, workload=Workload.decode(batch, context))  # type: ignore[arg-type]
         return forecast_pass(work, self.forecast.device, self.forecast.profile)
+
+    def _where(self) -> Setup:
+        """What the forecast was made under."""
+        work = self.forecast.work
+        return Setup(
+            architecture=work.architecture,
+            device=self.forecast.device,
+            profile=self.forecast.profile,
+            parallelism=work.parallelism,
+            kv_dtype=work.kv_dtype,
+            activation_dtype=work.activation_dtype,
+            skew=work.skew,
+            kernels=work.engine,
+            launch=work.launch,
+        )
 
     def _names(self) -> Iterator[str]:
         shape = self.forecast.step_time_s.shape

@@ -205,4 +205,5 @@ def _compare(found: Sequence[Gain], json: bool) -> None:
     for each in found:
         size = each.before.record.value("batch")
         name = f"Batch {size:,.0f}: " if size and len(found) > 1 else ""
-        output.say(f"{name}{each.verdict}: {each.words}.")
+        said = f"{name}{each.verdict}: {each.words}."
+        output.say(said[:1].upper() + said[1:])

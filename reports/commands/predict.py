@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from roofcast.hardware.errors import InputError
@@ -47,6 +49,10 @@ def predict(
         str | None,
         typer.Option(metavar="FILE", help="Write the points as CSV; - for standard output."),
     ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Draw roofline, curves and bounds, PNG and SVG."),
+    ] = None,
 ) -> None:
     """Forecast decode steps: a row for each batch and context.
 
@@ -57,6 +63,7 @@ def predict(
       roofcast predict llama-3.1-8b -d h100-sxm --batch 1:256 --context 1k,8k
       roofcast predict llama-3.1-70b -d h200-sxm --tp 2 --weight-dtype fp8 --json
       roofcast predict ./config.json -d mi300x --engine ideal --csv floor.csv
+      roofcast predict llama-3.1-8b -d h100-sxm --batch 1:64 --context 1k,8k --figures out
     """
     if json and csv:
         raise InputError("give --json or --csv, not both")
@@ -82,6 +89,21 @@ def predict(
         output.write_csv(rows(forecast), csv, COLUMNS)
     else:
         _print(where, forecast)
+    if figures is not None:
+        _draw(forecast, figures)
+
+
+def _draw(forecast: Forecast, folder: Path) -> None:
+    """The figures that the points allow: a curve needs two of them."""
+    from roofcast.reports.plotting import plot
+
+    drawn = {"roofline": plot(forecast).roofline(), "bounds": plot(forecast).bounds()}
+    if np.unique(forecast.batch).size > 1:
+        drawn["throughput"] = plot(forecast).throughput()
+    if np.unique(forecast.context).size > 1:
+        drawn["latency"] = plot(forecast).latency()
+    written = [path for name, drawing in drawn.items() for path in drawing.save(folder / name)]
+    output.note(f"wrote {', '.join(str(path) for path in written)}")
 
 
 def _print(where: Setup, forecast: Forecast) -> None:

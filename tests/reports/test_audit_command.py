@@ -151,7 +151,7 @@ def test_before_and_after(roofcast, llama, workplace):
     assert again == [row]
     _, out, _ = roofcast("audit", "old.json", "new.json", "--change", "graphs", *where)
     assert out.splitlines()[0].split()[-5:] == ["available", "at", "most", "reached", "verdict"]
-    assert "consistent: replayed graphs can save up to" in out
+    assert "Consistent: replayed graphs can save up to" in out
 
 
 @pytest.mark.parametrize(

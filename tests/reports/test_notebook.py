@@ -63,7 +63,7 @@ def test_a_dataset_is_labelled_by_batch_and_context(two_by_two):
     assert curve.sizes == {"point_0": 3}
 
 
-@pytest.mark.parametrize("name", ["roofline", "throughput", "latency", "breakdown"])
+@pytest.mark.parametrize("name", ["roofline", "throughput", "latency", "breakdown", "bounds"])
 def test_figures_show_themselves_and_go_to_files(two_by_two, tmp_path, name):
     drawing = getattr(two_by_two.plot, name)()
     assert "<svg" in drawing._repr_svg_()
