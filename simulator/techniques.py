@@ -134,10 +134,10 @@ def prompts(
     part = CostTable(Lengths(context, prompt)).of(where, chunk, riding=True)
     step = float(where.decode(batch, context).step_time_s)
     return Prompts(
-        alone_s=whole.prompt_alone_s,
-        hit_s=hit.prompt_alone_s,
-        stall_s=step + _at(whole.first_s, batch),
-        chunk_s=step + _at(part.first_s, batch),
+        alone_s=whole.alone_s,
+        hit_s=hit.alone_s,
+        stall_s=step + _at(whole.lone_s, batch),
+        chunk_s=step + _at(part.lone_s, batch) / part.passes,
         chunk=min(chunk, prompt),
         passes=-(-prompt // chunk),
         transfer_s=prompt_cache_bytes(where, prompt) / link_bytes_per_s(where.device),

@@ -1,14 +1,16 @@
 """What steps of a set-up take, for many set-ups: operators are counted once for all devices.
 
-The decode step is a forecast like any other. What prompts add to it comes from the same operators at
-more tokens: a pass with B decoding sequences and a prompt of x tokens has B + x rows in its products,
-reads weights once, and attends for its prompt besides.
+The decode step is a forecast like any other. What prompts add to it follows step_time.py, which costs
+the steps of the event-driven simulator: a pass with B decoding sequences and x prompt tokens. Prompts
+vary in length, and neither attention nor the passes of a long one are linear in it, so that costs are
+means over a log-normal distribution, by Gauss and Hermite's rule.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
@@ -19,7 +21,8 @@ from roofcast.simulator.operators import operators
 from roofcast.simulator.passes import Operator, Pass
 from roofcast.simulator.prediction import host_time, stage_wait
 from roofcast.simulator.prompt_profile import prompt_profile
-from roofcast.simulator.roofline import Roofs, operator_time
+from roofcast.simulator.roofline import OperatorTime, Roofs, operator_time
+from roofcast.simulator.serving_costs import WEIGHED
 from roofcast.simulator.workload import Array, Workload
 
 BATCHES = np.array(
@@ -30,25 +33,98 @@ BATCHES = np.array(
 _CORES = ("attention", "state")
 _PER_SEQUENCE = ("lm_head", "sampler", "logits_gather")
 _ONE = np.ones(())
+_NODES = 7
+BODIES, PROMPTS = "bodies", "prompts"
+"""Names of passes of which only what holds weights, and only what attends, is costed."""
+CROWDS = np.array([2.0, 4.0, 8.0, 16.0, 32.0])
+"""Prompts that one pass reads together, at which what each adds is costed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Mean tokens: cached when a token is decoded, read of a prompt, and found of it in a cache."""
+    """Mean tokens: cached when a token is decoded, read of a prompt, and found of it in a cache.
+
+    `variation` is the standard deviation of the tokens read over their mean, `longest` what no prompt
+    exceeds.
+    """
 
     context: float
     prompt: float
     cached: float = 0.0
+    variation: float = 0.0
+    longest: float = np.inf
+
+    def prompts(self) -> tuple[Array, Array]:
+        """Tokens of some prompts and their weights: sums over them are means over all prompts.
+
+        >>> tokens, weights = Lengths(0, 1000, variation=0.5).prompts()
+        >>> round(float(weights @ tokens)), round(float(np.sqrt(weights @ tokens**2 - 1e6)))
+        (1000, 500)
+        """
+        if not self.variation:
+            return np.array([self.prompt]), np.ones(1)
+        points, weights = _gauss()
+        sigma = np.sqrt(np.log1p(self.variation**2))
+        tokens = np.exp(sigma * points - sigma**2 / 2.0)
+        tokens = np.minimum(self.prompt * tokens / (weights @ tokens), self.longest)
+        return np.maximum(tokens, 1.0), weights
+
+
+@cache
+def _gauss() -> tuple[Array, Array]:
+    """Points and weights of a mean over the normal distribution."""
+    points, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    return points, weights / weights.sum()
 
 
 @dataclass(frozen=True, slots=True)
 class StepCosts:
-    """Steps of one set-up over `BATCHES`, seconds; see open_loop.ServiceCosts."""
+    """Steps of one set-up over `BATCHES`, seconds, and how prompts fill passes.
+
+    `lone_s` is what a prompt adds to the steps that read it, `among_s` (crowds, batches) what each of
+    `CROWDS` that share their last pass adds beyond the first; see open_loop.ServiceCosts for the rest.
+    """
 
     decode_s: Array
-    first_s: Array
-    further_s: float
-    prompt_alone_s: float
+    lone_s: Array
+    among_s: Array
+    alone_s: float
+    passes: float
+    filled: float
+    shared: float
+    square: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Prompts cut into passes of up to `budget` tokens: full ones, and the rest in a last one."""
+
+    tokens: Array
+    weights: Array
+    full: Array
+    rest: Array
+    budget: float
+
+    @classmethod
+    def of(cls, lengths: Lengths, budget: float) -> _Cut:
+        tokens, weights = lengths.prompts()
+        full = np.ceil(tokens / budget) - 1.0
+        return cls(tokens, weights, full, tokens - full * budget, budget)
+
+    def rows(self, groups: int) -> Array:
+        """Tokens of the passes to cost: each rest, a full pass, a mean rest, and crowds of those."""
+        mean = self.weights @ self.rest
+        return np.concatenate((self.rest, np.array([self.budget, mean]), mean * CROWDS)) * groups
+
+    def split(self, seconds: Array) -> tuple[Array, Array, Array]:
+        """Seconds of those rows (rows, ...) as: each rest, a full pass, what further rests add each."""
+        count = self.rest.size
+        further = (seconds[count + 2 :] - seconds[count + 1]).T / (CROWDS - 1.0)
+        return seconds[:count], seconds[count], further.T
+
+    def mean(self, values: Array) -> Array:
+        """The mean over prompts, the first axis."""
+        return np.asarray(self.weights @ values)
 
 
 @dataclass
@@ -62,53 +138,82 @@ class CostTable:
     lengths: Lengths
     offload: float = 0.0
     _counted: dict[tuple[object, ...], tuple[Operator, ...]] = field(default_factory=dict)
-    _timed: dict[tuple[object, ...], Array] = field(default_factory=dict)
+    _timed: dict[tuple[object, ...], OperatorTime] = field(default_factory=dict)
 
     def of(self, where: Setup, budget: int, riding: bool) -> StepCosts:
         """What steps of one set-up take, of up to `budget` tokens; `riding` prompts share them."""
         groups = where.parallelism.data
-        steps = self._decode_work(groups)
-        decode = self._total(where, "decode 1", steps, where.profile)
+        cut = _Cut.of(self.lengths, float(budget))
+        decode = self.decode(where)
         reading = prompt_attention.reading(prompt_profile(where.profile), where.device)
-        attention = self._chunk_attention(where, reading, budget)
-        chunk = min(self.lengths.prompt, float(budget)) * groups
-        alone, one, two = self._bodies(where, reading, chunk, riding)
-        first = one + attention
-        if riding:
-            own = self._total(where, "decode 1", steps, where.profile, _is_body)
-            cores = self._total(where, "decode 1", steps, where.profile, _is_core)
-            again = prompt_attention.mixed_factor(where.profile, where.device, where.architecture)
-            first = np.maximum(first - own, attention) + (again - 1.0) * cores
-        further = float(two[-1] - one[-1]) / groups + attention
-        return StepCosts(decode, first, max(further, 0.0), float(alone) + attention)
+        attention = self._prompt_attention(where, reading, cut)
+        rows = cut.rows(groups)
+        own = self._bodies(where, reading, f"{BODIES} {budget}", rows) + self._head(where)
+        added = own[:, np.newaxis] + np.zeros_like(BATCHES)
+        if riding and "prefill.scale" in where.profile.parameters:
+            added = added - np.minimum(self._spared(where), decode)
+        elif riding:
+            added = self._beside(where, reading, f"{BODIES} beside {budget}", rows)
+        rest, full, more = cut.split(added)
+        passes = cut.full[:, np.newaxis] * full + attention[:, np.newaxis]
+        rest_own, full_own, _ = cut.split(own)
+        each = cut.full * full_own + rest_own + attention
+        alone = float(cut.mean(each))
+        return StepCosts(
+            decode_s=decode,
+            lone_s=np.maximum(cut.mean(rest + passes), 0.0),
+            among_s=np.maximum(more / groups + cut.mean(passes), 0.0),
+            alone_s=alone,
+            passes=float(cut.mean(cut.full + 1.0)),
+            filled=float(cut.mean(cut.tokens)) / budget,
+            shared=float(cut.mean(np.minimum(cut.tokens / budget, 1.0))),
+            square=float(cut.mean(each**2)) / alone**2,
+        )
 
     def decode(self, where: Setup, new: int = 1) -> Array:
         """Decode steps over `BATCHES` that compute `new` tokens a sequence."""
         work = self._decode_work(where.parallelism.data, new)
         return self._total(where, f"decode {new}", work, where.profile)
 
-    def _bodies(
-        self, where: Setup, reading: Profile, chunk: float, riding: bool
-    ) -> tuple[Array, Array, Array]:
-        """Passes without their attention: a prompt alone, and one and two of them beside decode."""
-        shared = BATCHES if riding else np.zeros_like(BATCHES)
-        rows = np.concatenate([[chunk], shared + chunk, shared + 2.0 * chunk])
-        work = Workload(rows, np.zeros(()), _ONE)
-        seconds = self._total(where, f"bodies {chunk} {riding}", work, reading, _is_body)
-        one, two = np.split(seconds[1:], 2)
-        return seconds[0], one, two
+    def _bodies(self, where: Setup, reading: Profile, name: str, rows: Array) -> Array:
+        """Passes over so many tokens, without attention and head."""
+        return self._total(where, name, Workload(rows, np.zeros(()), _ONE), reading, _is_body)
+
+    def _beside(self, where: Setup, reading: Profile, name: str, rows: Array) -> Array:
+        """(rows, batches) what rows of prompt tokens add to steps that decode, at least nothing."""
+        work = self._decode_work(where.parallelism.data)
+        together = self._bodies(where, reading, name, rows[:, np.newaxis] + work.batch)
+        decode = self._total(where, "decode 1", work, where.profile, _is_body)
+        cores = self._total(where, "decode 1", work, where.profile, _is_core)
+        again = prompt_attention.mixed_factor(where.profile, where.device, where.architecture)
+        return np.maximum(together - decode, 0.0) + (again - 1.0) * cores
+
+    def _head(self, where: Setup) -> float:
+        """Seconds of the head for the one token that a prompt brings."""
+        work = self._decode_work(where.parallelism.data)
+        return float(self._total(where, "decode 1", work, where.profile, _is_head)[0])
+
+    def _spared(self, where: Setup) -> Array:
+        """What a step that reads prompts pays once, by the decoding batch; see serving_costs."""
+        work = self._decode_work(where.parallelism.data)
+        costed = where.costed(work)
+        roofs = Roofs(where.device, where.profile)
+        parts = self._operators(where, "decode 1", costed)
+        times = [self._time(where, "decode 1", part, roofs) for part in parts]
+        once = sum(map(_once, parts, times), np.zeros(()))
+        return np.array(np.broadcast_to(once, work.shape))
 
     def _decode_work(self, groups: int, new: int = 1) -> Workload:
         """Batches of a replica, whole sequences per attention group."""
         batches = np.ceil(BATCHES / groups) * groups
         return Workload(batches, np.array(np.floor(self.lengths.context)), np.array(float(new)))
 
-    def _chunk_attention(self, where: Setup, reading: Profile, budget: int) -> float:
-        """Seconds of attention that one pass of a prompt takes, at the mean of its passes."""
-        chunk = min(self.lengths.prompt, float(budget))
-        behind = self.lengths.cached + max(self.lengths.prompt - chunk, 0.0) / 2.0
-        work = Workload(np.ones(1), np.array(np.floor(behind)), np.array(np.ceil(chunk)))
-        return float(self._total(where, f"chunk {budget}", work, reading, _is_core)[0])
+    def _prompt_attention(self, where: Setup, reading: Profile, cut: _Cut) -> Array:
+        """Seconds of attention of each prompt in one stage, in all its passes together."""
+        behind = np.floor(self.lengths.cached / self.lengths.prompt * cut.tokens)
+        work = Workload(np.ones(cut.tokens.shape), behind, np.ceil(cut.tokens))
+        # a single sequence is one microbatch, whose operators count every stage that it goes through
+        return self._total(where, PROMPTS, work, reading, _is_core) / where.parallelism.pipeline
 
     def _total(
         self,
@@ -123,9 +228,9 @@ class CostTable:
         roofs = Roofs(where.device, profile)
         parts = self._operators(where, name, work)
         chosen = [part for part in parts if wanted is None or wanted(part)]
-        times = [self._time(where, name, part, roofs) for part in chosen]
+        times = [self._time(where, name, part, roofs).total_s for part in chosen]
         device_s = np.array(np.broadcast_to(sum(times, np.zeros(())), workload.shape))
-        if wanted is _is_core:
+        if wanted is _is_core or wanted is _is_head:
             return device_s
         launches = sum(part.launches for part in chosen)
         host = host_time(work, profile, device_s, launches)
@@ -134,14 +239,14 @@ class CostTable:
         return device_s + host + (stage_wait(work, chosen, times) if wanted is None else 0.0)
 
     def _operators(self, where: Setup, name: str, work: Pass) -> tuple[Operator, ...]:
-        """Operators of a pass: those with weights by weight format, those with a cache by its dtype."""
+        """Operators of a pass, counted once for all set-ups to which it is the same."""
         layout = (name, where.parallelism, work.engine, work.skew, work.activation_dtype)
-        key = (*layout, id(where.architecture), where.kv_dtype)
+        key = (*layout, *_stored(where, name))
         if key not in self._counted:
             self._counted[key] = operators(work)
         return self._counted[key]
 
-    def _time(self, where: Setup, name: str, part: Operator, roofs: Roofs) -> Array:
+    def _time(self, where: Setup, name: str, part: Operator, roofs: Roofs) -> OperatorTime:
         stored = where.kv_dtype if part.kind in _CORES else id(where.architecture)
         place = (where.device.id, where.profile.name, where.profile.engine, name)
         key = (*place, where.parallelism, stored, part.name, part.format)
@@ -149,22 +254,35 @@ class CostTable:
             self._timed[key] = self._timed_anew(part, roofs)
         return self._timed[key]
 
-    def _timed_anew(self, part: Operator, roofs: Roofs) -> Array:
+    def _timed_anew(self, part: Operator, roofs: Roofs) -> OperatorTime:
         if part.kind != "experts" or not self.offload:
-            return operator_time(part, roofs).total_s
+            return operator_time(part, roofs)
         near = replace(part, weight_bytes=part.weight_bytes * (1.0 - self.offload))
         far_s = part.weight_bytes * self.offload / roofs.device.pcie_bytes_per_s
-        return operator_time(near, roofs).total_s + far_s
+        time = operator_time(near, roofs)
+        return replace(time, total_s=time.total_s + far_s)
+
+
+def _stored(where: Setup, name: str) -> tuple[object, ...]:
+    """Formats that the operators of a pass depend on: of weights, of the cache, or of both."""
+    weights, cache = id(where.architecture), where.kv_dtype
+    if name == PROMPTS:
+        return where.architecture.name, cache
+    return (weights,) if name.startswith(BODIES) else (weights, cache)
+
+
+def _once(part: Operator, time: OperatorTime) -> Array:
+    """What prompts and decode share in a step, as serving_costs.shared_s counts it."""
+    return time.total_s - time.link_s if part.kind in WEIGHED else time.fixed_s
 
 
 def _is_core(part: Operator) -> bool:
     return part.kind in _CORES
 
 
+def _is_head(part: Operator) -> bool:
+    return part.name in _PER_SEQUENCE
+
+
 def _is_body(part: Operator) -> bool:
-    return part.kind not in _CORES and part.name not in _PER_SEQUENCE
-
-
-def stack(costs: Iterable[StepCosts], name: str) -> Array:
-    """One field of many set-ups, a row each."""
-    return np.stack([np.asarray(getattr(each, name)) for each in costs])
+    return not _is_core(part) and not _is_head(part)

@@ -55,7 +55,7 @@ def splits(asked: Asked, found: Sequence[Candidate], service: Service) -> list[S
     """The smallest pair of pools on each device and for each choice of dtypes, objectives met."""
     if asked.traffic.rate_per_s is None:
         return []
-    decode = limit(asked, found, service.demand, _without_prompts(service.costs))
+    decode = limit(asked, found, _without_prompts(service.costs))
     transfer = np.array([transfer_s(asked, each.where) for each in found])
     loads, seconds = _prefill_loads(asked, service, transfer)
     sizes = np.array([each.where.parallelism.devices for each in found])
@@ -88,7 +88,7 @@ def _split(
 ) -> Split:
     rate = np.full_like(decode.most.rate_per_s, asked.traffic.amount / replicas)
     state = operating(asked, decode, rate)
-    variation = float(service.demand.variation[writer])
+    variation = asked.traffic.prompt.variation
     quantile = asked.objectives.percentile / 100
     mean, slow = _answered(np.array(pool.load), np.array(pool.seconds), variation, quantile)
     step = float(state.tpot_s[writer])
@@ -113,15 +113,14 @@ def transfer_s(asked: Asked, where: Setup) -> float:
 
 
 def _without_prompts(costs: ServiceCosts) -> ServiceCosts:
-    still = Curve(costs.first.batches, np.zeros_like(costs.first.step_s))
-    return replace(costs, first=still, further_s=np.zeros_like(costs.further_s))
+    still = Curve(costs.lone.batches, np.zeros_like(costs.lone.step_s))
+    return replace(costs, lone=still, among=(still,) * len(costs.among))
 
 
 def _prefill_loads(asked: Asked, service: Service, transfer: Array) -> tuple[Array, Array]:
     """The highest load of prefill replicas that meets TTFT (0: none does), and seconds a prompt."""
-    costs, demand = service.costs, service.demand
-    passes = np.maximum(demand.prompt / costs.pass_tokens, 1.0)
-    seconds = costs.alone_s * passes
+    costs, seconds = service.costs, service.costs.alone_s
+    variation = asked.traffic.prompt.variation
     goal = asked.objectives.ttft_s
     if goal is None:
         return np.full_like(seconds, 0.9), seconds
@@ -130,7 +129,7 @@ def _prefill_loads(asked: Asked, service: Service, transfer: Array) -> tuple[Arr
     low, high = np.zeros_like(seconds), np.full_like(seconds, 0.95)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        slow = _answered(middle, seconds * costs.stages, demand.variation, quantile)[1]
+        slow = _answered(middle, seconds * costs.stages, variation, quantile)[1]
         fine = slow + transfer + step <= goal
         low, high = np.where(fine, middle, low), np.where(fine, high, middle)
     return np.where(low > 1e-6, low, 0.0), seconds

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofcast.simulator.engines import find_engine
-from roofcast.simulator.open_loop import Demand, ServiceCosts, State, stacked, steady
+from roofcast.simulator.open_loop import Replies, ServiceCosts, State, stacked, steady
 from roofcast.simulator.planning.asked import Asked, Options
 from roofcast.simulator.planning.candidates import Candidate
 from roofcast.simulator.planning.costing import BATCHES, CostTable, Lengths, StepCosts
@@ -38,7 +38,7 @@ class Service:
     `possible` is false where the objectives fail even for a single user.
     """
 
-    demand: Demand
+    replies: Replies
     costs: ServiceCosts
     most: State
     binds: NDArray[np.int64]
@@ -48,18 +48,21 @@ class Service:
 
 def serve(asked: Asked, found: Sequence[Candidate]) -> Service:
     """Every candidate's limits under the traffic's lengths and the objectives."""
-    return limit(asked, found, demand_of(asked, len(found)), costs_of(asked, found))
+    return limit(asked, found, costs_of(asked, found))
 
 
-def limit(asked: Asked, found: Sequence[Candidate], demand: Demand, costs: ServiceCosts) -> Service:
+def limit(asked: Asked, found: Sequence[Candidate], costs: ServiceCosts) -> Service:
     """The most traffic of each candidate: the last batch from the smallest up that breaks no limit."""
+    reply = asked.traffic.reply
+    replies = Replies(np.full(len(found), reply.mean), np.full(len(found), reply.variation))
+    closed = asked.traffic.users is not None
     room = np.array([float(each.room) for each in found])
     sequences = np.array([float(each.sequences) for each in found])
     limits = _Limits(asked, room, sequences)
     top = np.maximum(np.minimum(room, sequences), 2 * _EMPTY)
     grid = np.geomspace(np.full_like(top, _EMPTY), top, _GRID)
     quantile = asked.objectives.percentile / 100
-    states = stacked(grid, demand, costs, quantile)
+    states = stacked(grid, replies, costs, quantile, closed)
     broken = limits.broken(states).any(axis=0)
     first = np.where(broken.any(axis=0), np.argmax(broken, axis=0), _GRID)
     columns = np.arange(len(found))
@@ -67,15 +70,15 @@ def limit(asked: Asked, found: Sequence[Candidate], demand: Demand, costs: Servi
     high = grid[np.minimum(first, _GRID - 1), columns]
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        over = limits.broken(steady(middle, demand, costs, quantile)).any(axis=0)
+        over = limits.broken(steady(middle, replies, costs, quantile, closed)).any(axis=0)
         low, high = np.where(over, low, middle), np.where(over, middle, high)
-    beyond = limits.broken(steady(high * 1.02, demand, costs, quantile))
+    beyond = limits.broken(steady(high * 1.02, replies, costs, quantile, closed))
     return Service(
-        demand=demand,
+        replies=replies,
         costs=costs,
-        most=steady(low, demand, costs, quantile),
+        most=steady(low, replies, costs, quantile, closed),
         binds=np.argmax(beyond, axis=0),
-        idle=steady(grid[0], demand, costs, quantile),
+        idle=steady(grid[0], replies, costs, quantile, closed),
         possible=first > 0,
     )
 
@@ -85,14 +88,14 @@ def operating(asked: Asked, service: Service, amount: Array) -> State:
 
     A state carries more traffic the larger its batch, so that halving finds it.
     """
-    quantile = asked.objectives.percentile / 100
+    quantile, closed = asked.objectives.percentile / 100, asked.traffic.users is not None
     low, high = np.zeros_like(service.most.batch), service.most.batch
     for _ in range(_SETTLED):
         middle = (low + high) / 2
-        state = steady(middle, service.demand, service.costs, quantile)
+        state = steady(middle, service.replies, service.costs, quantile, closed)
         less = amounts(asked, state) < amount
         low, high = np.where(less, middle, low), np.where(less, high, middle)
-    return steady(high, service.demand, service.costs, quantile)
+    return steady(high, service.replies, service.costs, quantile, closed)
 
 
 def amounts(asked: Asked, state: State) -> Array:
@@ -122,45 +125,44 @@ class _Limits:
         )
 
 
-def demand_of(asked: Asked, points: int) -> Demand:
-    """The traffic's mean lengths, for each candidate alike."""
-    traffic = asked.traffic
-    read = max(traffic.prompt.mean * (1.0 - traffic.prefix_hits), 1.0)
-    return Demand(
-        np.full(points, read),
-        np.full(points, traffic.prompt.variation),
-        np.full(points, traffic.reply.mean),
-    )
-
-
 def costs_of(asked: Asked, found: Sequence[Candidate]) -> ServiceCosts:
     """What steps take on every candidate."""
     traffic, options = asked.traffic, asked.options
     hits = traffic.prompt.mean * traffic.prefix_hits
-    lengths = Lengths(traffic.decode_context, max(traffic.prompt.mean - hits, 1.0), hits)
+    lengths = Lengths(
+        context=traffic.decode_context,
+        prompt=max(traffic.prompt.mean - hits, 1.0),
+        cached=hits,
+        variation=traffic.prompt.variation,
+        longest=asked.model.max_context or np.inf,
+    )
     table = CostTable(lengths, options.offload)
     engines = [find_engine(each.where.kernels or each.where.profile.engine) for each in found]
-    riding = [not engine.prompts_first for engine in engines]
+    riding = np.array([not engine.prompts_first for engine in engines])
     each = [
-        _steps(table, candidate, rides, options)
+        _steps(table, candidate, bool(rides), options)
         for candidate, rides in zip(found, riding, strict=True)
     ]
-    requests = [each.where.profile.value("host.request_s", 0.0) for each in found]
     tokens = 1.0 if options.speculation is None else options.speculation.tokens_per_step
     stages = np.array([float(each.where.parallelism.pipeline) for each in found])
-    # a microbatch with a prompt passes all stages in turn, and the others cannot pass it
-    first = np.stack([steps.first_s for steps in each]) * stages[:, np.newaxis]
-    budgets = np.array([float(each.budget * each.where.parallelism.data) for each in found])
+
+    def values(name: str) -> Array:
+        return np.array([getattr(costs, name) for costs in each])
+
     return ServiceCosts(
-        decode=Curve(BATCHES, np.stack([steps.decode_s for steps in each])),
-        first=Curve(BATCHES, first),
-        further_s=np.array([steps.further_s for steps in each]),
-        pass_tokens=budgets,
-        request_s=np.array(requests),
-        riding=np.array(riding),
+        decode=Curve(BATCHES, values("decode_s")),
+        # a microbatch with a prompt passes all stages in turn, and the others cannot pass it
+        lone=Curve(BATCHES, values("lone_s") * stages[:, np.newaxis]),
+        among=tuple(Curve(BATCHES, crowd) for crowd in values("among_s").swapaxes(0, 1)),
+        alone_s=values("alone_s"),
+        passes=values("passes"),
+        filled=values("filled"),
+        shared=values("shared"),
+        square=values("square"),
+        request_s=np.array([one.where.profile.value("host.request_s", 0.0) for one in found]),
+        riding=riding,
         ahead=np.where(riding, 1.0, 0.0),
         tokens_per_step=np.full(len(found), tokens),
-        alone_s=np.array([steps.prompt_alone_s for steps in each]),
         stages=stages,
     )
 
