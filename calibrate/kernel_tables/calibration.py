@@ -23,21 +23,23 @@ from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.errors import InputError, unknown
 from roofcast.hardware.profile import Band, HeldOut, Parameter, Profile
 
-ORIGIN: Final = f"kernel tables of {PUBLIC}"
 _PREFERRED: Final = (".bf16", ".attention.bf16", ".fp8_block", ".fp8", ".nvfp4")
 JUDGED: Final = "kernels of "
 OTHER_HALF: Final = ", other half of the shapes"
 
 
 def calibrate_kernels(
-    directory: str | Path, device: Accelerator, engine: str | None = None
+    directory: str | Path, device: Accelerator, engine: str | None = None, source: str = PUBLIC
 ) -> tuple[Profile, ...]:
     """Profiles of a device from its kernel tables: all engines found there, or the one named.
+
+    `source` says who measured the tables; parameters carry it. Known mistakes are left out of the
+    public tables alone.
 
     Formats that one engine's tables lack come from another engine on the same device, and say so.
     Raises UnknownNameError for an engine without tables, InputError for a folder without.
     """
-    folder = Folder.of(directory, device.id)
+    folder = Folder.of(directory, device.id, source)
     found = engines_of(folder)
     if not found:
         raise InputError(f"the kernel tables of {folder.gpu} in {folder.path} have no rows")
@@ -46,7 +48,9 @@ def calibrate_kernels(
     free = {name: fit_engine(folder, device, name) for name in found}
     everyone = [each for fits in free.values() for each in fits]
     fits = {name: tuple(settled(own, everyone, device)) for name, own in free.items()}
-    return tuple(_profile(name, fits, device) for name in found if engine is None or name == engine)
+    wanted = [name for name in found if engine is None or name == engine]
+    made = (_profile(name, fits, device) for name in wanted)
+    return tuple(replace(each, origin=f"kernel tables of {source}") for each in made)
 
 
 def fit_engine(folder: Folder, device: Accelerator, engine: str) -> tuple[KernelFit, ...]:
@@ -67,7 +71,7 @@ def _profile(engine: str, fits: Mapping[str, Sequence[KernelFit]], device: Accel
         name=f"{device.id} under {engine}",
         device=device.id,
         engine=engine,
-        origin=ORIGIN,
+        origin="kernel tables",
         parameters=dict(sorted(parameters.items())),
         valid_range={"batch": (1.0, 2048.0), "context": (1.0, 131072.0)},
         held_out=tuple(judged for each in fits[engine] for judged in _judged(each, device)),

@@ -10,7 +10,7 @@ import numpy as np
 
 from roofcast.calibrate.kernel_tables import screens, workloads
 from roofcast.calibrate.kernel_tables.screens import Screened
-from roofcast.calibrate.kernel_tables.sources import PUBLIC, Folder, kinds
+from roofcast.calibrate.kernel_tables.sources import Folder, kinds
 from roofcast.calibrate.kernel_tables.table import Table
 from roofcast.calibrate.kernel_tables.workloads import FORMATS, Builder, Rows
 from roofcast.hardware.errors import unknown
@@ -87,13 +87,15 @@ def _by_cache(
     kind, operator = names
     for dtype in table.distinct("kv_dtype"):
         stored = _format(dtype, kind)
-        rows = _prepared(kind, table.matching(kv_dtype=dtype))
+        rows = _prepared(folder, kind, table.matching(kv_dtype=dtype))
         yield from _group(folder, kind, f".{operator}.{stored}", rows, (build, stored, engine))
 
 
 def _absorbed(folder: Folder, table: Table, engine: Engine) -> Iterator[Group]:
     for dtype in table.distinct("dtype"):
-        rows = screens.newest(screens.screened("absorbed", table.matching(dtype=dtype)))
+        rows = screens.newest(
+            screens.screened("absorbed", table.matching(dtype=dtype), folder.public)
+        )
         both = Screened(_summed(rows.table, "op", ("heads", "tokens")), rows.dropped)
         suffix = f".kv_b_absorb.{_format(dtype, 'absorbed')}"
         yield from _group(folder, "absorbed", suffix, both, (workloads.absorbed, dtype, engine))
@@ -116,7 +118,7 @@ def _by_format(
     """One group for each weight format that a checkpoint can have."""
     for dtype in table.distinct("dtype"):
         if dtype in FORMATS:
-            rows = _prepared(kind, table.matching(dtype=dtype))
+            rows = _prepared(folder, kind, table.matching(dtype=dtype))
             yield from _group(folder, kind, f".{FORMATS[dtype]}", rows, (build, dtype, engine))
 
 
@@ -126,7 +128,7 @@ def _state(folder: Folder, table: Table, engine: Engine) -> Iterator[Group]:
         measured = table.matching(family=family, phase="generation")
         if not len(measured):
             continue
-        rows = screens.newest(screens.screened("state", measured))
+        rows = screens.newest(screens.screened("state", measured, folder.public))
         shape = ("model_name", "num_v_heads", "batch")
         both = Screened(_summed(rows.table, "kernel_source", shape), rows.dropped)
         yield from _group(folder, "state", f".{name}", both, (workloads.state, name, engine))
@@ -140,7 +142,9 @@ def _collective(folder: Folder, table: Table, engine: Engine) -> Iterator[Group]
         return
     table = table.matching(impl=impl)
     for ranks in table.distinct("n_gpu"):
-        rows = screens.newest(screens.screened("collective", table.matching(n_gpu=ranks)))
+        rows = screens.newest(
+            screens.screened("collective", table.matching(n_gpu=ranks), folder.public)
+        )
         rows = rows.without(rows.table["message_bytes"] > _LARGEST_MESSAGE, "messages above 64 MiB")
         yield from _group(
             folder,
@@ -162,8 +166,8 @@ _CUTS: Final = {
 }
 
 
-def _prepared(kind: str, table: Table) -> Screened:
-    return screens.usual_kernel(screens.newest(screens.screened(kind, table)))
+def _prepared(folder: Folder, kind: str, table: Table) -> Screened:
+    return screens.usual_kernel(screens.newest(screens.screened(kind, table, folder.public)))
 
 
 def _summed(table: Table, part: str, shape: tuple[str, ...]) -> Table:
@@ -213,6 +217,9 @@ def _group(
         np.broadcast_to(cached, len(table)),
     )
     version = table.distinct("version")[-1]
-    source = f"{PUBLIC}, {folder.gpu}/{kind}/{engine.name}/{version}"
-    note = "; ".join(filter(None, (screens.remark(kind, table), screened.note)))
-    yield Group(kind, suffix, rows, note, source, screens.repeats(kind, table))
+    source = f"{folder.source}, {folder.gpu}/{kind}/{engine.name}/{version}"
+    about, cached = None, None
+    if folder.public:
+        about, cached = screens.remark(kind, table), screens.repeats(kind, table)
+    note = "; ".join(filter(None, (about, screened.note)))
+    yield Group(kind, suffix, rows, note, source, cached)

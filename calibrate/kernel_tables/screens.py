@@ -59,11 +59,11 @@ def _problems() -> Mapping[str, Sequence[Mapping[str, Any]]]:
     return tomllib.loads(text.read_text("utf-8"))
 
 
-def screened(kind: str, table: Table) -> Screened:
-    """Leave out what is known to be broken, old versions, and shapes unlike any model's."""
+def screened(kind: str, table: Table, public: bool = True) -> Screened:
+    """Leave out what is known to be broken in the public tables, and shapes unlike any model's."""
     result = Screened(table)
     for entry in _problems()["broken"]:
-        if entry["table"] == kind:
+        if public and entry["table"] == kind:
             result = result.without(_matches(result.table, entry), entry["reason"])
     result = result.without(~(result.table["latency_s"] > 0), "without a latency")
     shaped = _SHAPES.get(kind)

@@ -16,6 +16,7 @@ from roofcast.calibrate.kernel_tables.table import Column, Table, read_csv
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.errors import FileFormatError, InputError
 
+_NAMED: Final = "aiconfigurator-core"
 PUBLIC: Final = "aiconfigurator-core 0.12.0 (NVIDIA, Apache-2.0)"
 _ELEMENT_BYTES: Final = 2  # collectives were timed in half and bfloat16
 
@@ -76,6 +77,12 @@ def tabled(directory: str | Path) -> tuple[str, ...]:
     return found
 
 
+def usual_source(directory: str | Path) -> str:
+    """Who measured a folder's tables if nobody says: aiconfigurator-core, where it is its layout."""
+    path = Path(directory)
+    return PUBLIC if any(path.glob("*/*/*/*/*.parquet")) else path.resolve().name
+
+
 def _must_be_folder(path: Path) -> None:
     if not path.is_dir():
         raise InputError(f"no folder of kernel tables at {path}")
@@ -87,22 +94,28 @@ def _looked_for(gpu: str) -> str:
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of kernel tables in either layout, of one device."""
+    """A folder of kernel tables in either layout, of one device; `source` is who measured them."""
 
     path: Path
     gpu: str
+    source: str = PUBLIC
     _tables: dict[str, Table | None] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def of(cls, directory: str | Path, device: str) -> Folder:
+    def of(cls, directory: str | Path, device: str, source: str = PUBLIC) -> Folder:
         """The tables of a device; InputError where the folder holds none of them."""
-        folder = cls(Path(directory), table_name(device))
+        folder = cls(Path(directory), table_name(device), source)
         _must_be_folder(folder.path)
         if not folder.own_files():
             raise InputError(
                 f"{folder.path} holds no kernel tables of {folder.gpu}: {_looked_for(folder.gpu)}"
             )
         return folder
+
+    @property
+    def public(self) -> bool:
+        """Whether these are the tables whose mistakes problems.toml lists."""
+        return self.source.startswith(_NAMED)
 
     def own_files(self) -> list[Path]:
         """Files that hold kernels of this device alone; tables of all devices don't count."""

@@ -9,7 +9,7 @@ import typer
 
 from roofcast.calibrate.kernel_tables import calibrate_kernels
 from roofcast.calibrate.kernel_tables.calibration import JUDGED, OTHER_HALF
-from roofcast.calibrate.kernel_tables.sources import tabled
+from roofcast.calibrate.kernel_tables.sources import tabled, usual_source
 from roofcast.calibrate.kernel_tables.steps import with_steps_of
 from roofcast.hardware import profile_store
 from roofcast.hardware.accelerator import Accelerator
@@ -38,6 +38,14 @@ def kernels(
             "--engine", "-e", metavar="NAME", help="Only this engine.", show_default=False
         ),
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Who measured the tables; by default the folder's name, or aiconfigurator-core.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -57,14 +65,14 @@ def kernels(
     \b
     Examples:
       roofcast calibrate kernels tables --device h200-sxm
-      roofcast calibrate kernels tables --device all --out profiles
+      roofcast calibrate kernels tables --device all --out profiles --source "our lab, 2026-05"
       roofcast calibrate kernels aiconfigurator/systems/data -d b200-sxm -e trtllm
     """
     to = out or profile_store.user_folder()
     made: list[Profile] = []
     written: list[Path] = []
     for each in _devices(folder, device):
-        found = calibrate_kernels(folder, each, engine)
+        found = calibrate_kernels(folder, each, engine, source or usual_source(folder))
         made += found
         written += [_write(profile, to) for profile in found]
         output.note(f"{each.id}: {', '.join(profile.engine for profile in found)}")

@@ -10,7 +10,14 @@ import pytest
 
 from roofcast.calibrate.kernel_tables import screens, workloads
 from roofcast.calibrate.kernel_tables.routing import expert_load, power_law_load
-from roofcast.calibrate.kernel_tables.sources import Folder, devices, kinds, table_name, tabled
+from roofcast.calibrate.kernel_tables.sources import (
+    Folder,
+    devices,
+    kinds,
+    table_name,
+    tabled,
+    usual_source,
+)
 from roofcast.calibrate.kernel_tables.table import Table, read_csv
 from roofcast.hardware.catalog import find
 from roofcast.hardware.errors import FileFormatError, InputError
@@ -95,12 +102,22 @@ def test_the_parquet_layout_reads_as_the_tidy_one(tmp_path: Path) -> None:
     }  # fmt: skip
     whole = pyarrow.table({name: [value] for name, value in row.items()})
     parquet.write_table(whole, folder / "generation_attention_perf.parquet")
+    assert usual_source(tmp_path).startswith("aiconfigurator-core")
+    assert usual_source(tmp_path / "h200_sxm") == "h200_sxm"
     read = Folder.of(tmp_path, "h200-sxm").read("attention")
     assert read is not None
     seen = {name: read[name].tolist()[0] for name in ("backend", "kv_dtype", "batch", "kv_heads")}
     assert seen == {"backend": "vllm", "kv_dtype": "fp8", "batch": 32, "kv_heads": 8}
     assert read["kv_tokens"].tolist() == [1024]
     assert read["latency_s"] == pytest.approx([12.5e-6])
+
+
+def test_mistakes_of_the_public_tables_are_not_laid_on_others() -> None:
+    rows = table(
+        gpu=["t4"], backend=["vllm"], dtype=["fp8_block"], m=[1.0], k=[4096.0], latency_s=[1e-5]
+    )
+    assert len(screens.screened("gemm", rows, public=True).table) == 0
+    assert len(screens.screened("gemm", rows, public=False).table) == 1
 
 
 def test_broken_tables_are_left_out_with_their_reason() -> None:
