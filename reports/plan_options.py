@@ -1,123 +1,123 @@
-"""Options of `roofcast plan` as the document that a scenario file holds."""
+"""Options of `roofcast plan`, by what they describe: traffic, objectives, prices, what to try."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Literal
 
-from roofcast.hardware.catalog import find
-from roofcast.hardware.errors import InputError
-from roofcast.reports.ranges import numbers
-from roofcast.simulator.planning import prices
+import typer
 
-_TRAFFIC = {"rate": "requests_per_s", "users": "users", "trace": "trace", "hits": "prefix_hits"}
-_OBJECTIVES = {"ttft": "ttft_s", "tpot": "tpot_s", "percentile": "percentile"}
-_SIZES = {"tp": "tensor", "pp": "pipeline", "ep": "expert", "dp": "data"}
-_LISTS = {"weight_dtype": "weight_dtypes", "kv_dtype": "kv_dtypes"}
-_OPTIONS = {
-    "replica": "replica_devices",
-    "engine": "engine",
-    "profile": "profile",
-    "offload": "offload",
-    "disaggregate": "disaggregated",
-    "token_budget": "token_budget",
-}
+ModelOrScenario = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL|SCENARIO.toml",
+        help="A model, or a scenario kept earlier.",
+        show_default=False,
+    ),
+]
 
+# Traffic
 
-def document(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The scenario `base` with the options that were given in place of what it says."""
-    made = copy.deepcopy(dict(base))
-    set_ = {name: value for name, value in given.items() if value is not None}
-    traffic = made.setdefault("traffic", {})
-    if "rate" in set_ and "users" in set_:
-        raise InputError("give --rate or --users, not both")
-    if "rate" in set_:
-        traffic.pop("users", None)
-    if "users" in set_:
-        traffic.pop("requests_per_s", None)
-    _move(set_, _TRAFFIC, traffic)
-    for option, key in (("input", "input_tokens"), ("output", "output_tokens")):
-        if option in set_:
-            traffic[key] = _length(set_[option], option)
-    _move(set_, _OBJECTIVES, made.setdefault("objectives", {}))
-    _options(made.setdefault("options", {}), set_)
-    _devices(made, set_)
-    if "kwh" in set_:
-        made.setdefault("power", {})["usd_per_kwh"] = set_["kwh"]
-    if "rank" in set_:
-        made["rank"] = set_["rank"]
-    return made
+Devices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--device", "-d", metavar="NAME", help="A device to consider; repeatable, or a,b."
+    ),
+]
+Rate = Annotated[float | None, typer.Option(metavar="R", help="Requests per second.")]
+Users = Annotated[
+    float | None, typer.Option(metavar="N", help="Requests in flight instead of a rate.")
+]
+Prompt = Annotated[
+    str | None, typer.Option("--input", metavar="TOKENS", help="Prompt length, see below.")
+]
+Reply = Annotated[
+    str | None, typer.Option("--output", metavar="TOKENS", help="Reply length, see below.")
+]
+Trace = Annotated[
+    str | None, typer.Option(metavar="CSV", help="Rate and lengths from a trace instead.")
+]
+Hits = Annotated[
+    float | None,
+    typer.Option(metavar="SHARE", help="Share of prompt tokens found in a prefix cache."),
+]
 
+# Objectives
 
-def _move(set_: Mapping[str, Any], names: Mapping[str, str], table: dict[str, Any]) -> None:
-    table |= {key: set_[option] for option, key in names.items() if option in set_}
+Ttft = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Limit on the time to the first token: 1s.")
+]
+Tpot = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Limit on the time per output token: 50ms.")
+]
+Percentile = Annotated[
+    float | None,
+    typer.Option(metavar="P", help="Requests that the limits hold for, in per cent."),
+]
 
+# Prices
 
-def _length(text: str, name: str) -> float | dict[str, float]:
-    """A length as it is typed into one as the file writes it.
+Price = Annotated[
+    list[str] | None,
+    typer.Option(metavar="DEVICE=USD", help="Rent an hour, or a purchase: DEVICE=30000/4y."),
+]
+Kwh = Annotated[
+    float | None, typer.Option(metavar="USD", help="Electricity of bought devices, per kWh.")
+]
 
-    >>> _length("1000", "input"), _length("200:4000", "input"), _length("1000,p95=3000", "input")
-    (1000.0, {'low': 200.0, 'high': 4000.0}, {'mean': 1000.0, 'p95': 3000.0})
-    """
-    first, _, rest = text.replace(" ", "").partition(",")
-    low, colon, high = first.partition(":")
-    try:
-        if rest.startswith("p95=") and not colon:
-            return {"mean": float(first), "p95": float(rest.removeprefix("p95="))}
-        if colon and not rest:
-            return {"low": float(low), "high": float(high)}
-        if not rest:
-            return float(first)
-    except ValueError:
-        pass
-    raise InputError(
-        f"--{name} {text!r} is not a length; write 1000, 200:4000 (uniform) or 1000,p95=3000"
-    )
+# What to try
 
+Tensor = Annotated[str | None, typer.Option(metavar="LIST", help="Tensor-parallel sizes to try.")]
+Pipeline = Annotated[str | None, typer.Option(metavar="LIST", help="Pipeline stages to try.")]
+Expert = Annotated[str | None, typer.Option(metavar="LIST", help="Expert-parallel sizes to try.")]
+Data = Annotated[str | None, typer.Option(metavar="LIST", help="Attention groups to try.")]
+WeightDtypes = Annotated[
+    str | None,
+    typer.Option(
+        "--weight-dtype", "-w", metavar="LIST", help="Weight formats to try: checkpoint,fp8."
+    ),
+]
+KvDtypes = Annotated[
+    str | None,
+    typer.Option("--kv-dtype", "-k", metavar="LIST", help="Cache dtypes to try: checkpoint,fp8."),
+]
+Replica = Annotated[int | None, typer.Option(metavar="N", help="Most devices of one replica (8).")]
+Network = Annotated[
+    float | None,
+    typer.Option(metavar="GB_PER_S", help="Network between nodes, per device and direction."),
+]
+Speculate = Annotated[
+    int | None, typer.Option(metavar="K", help="Draft K tokens a step and verify them.")
+]
+Acceptance = Annotated[
+    float | None, typer.Option(metavar="A", help="Chance that a drafted token is accepted.")
+]
+Draft = Annotated[
+    str | None, typer.Option(metavar="WHO", help="mtp, ngram, or a small model. Default: mtp.")
+]
+Offload = Annotated[
+    float | None, typer.Option(metavar="SHARE", help="Routed experts kept in host memory.")
+]
+Disaggregate = Annotated[
+    bool, typer.Option("--disaggregate", help="Also try prompts on devices of their own.")
+]
+TokenBudget = Annotated[
+    int | None, typer.Option(metavar="N", help="Tokens of one step (chunked prefill).")
+]
 
-def _options(table: dict[str, Any], set_: Mapping[str, Any]) -> None:
-    _move(set_, _OPTIONS, table)
-    for option, key in _SIZES.items():
-        if option in set_:
-            table[key] = numbers(set_[option], option)
-    for option, key in _LISTS.items():
-        if option in set_:
-            table[key] = [name.strip() for name in set_[option].split(",")]
-    if "speculate" in set_:
-        if "acceptance" not in set_:
-            raise InputError("--speculate needs --acceptance: the chance that a draft is right")
-        table["speculation"] = {"tokens": set_["speculate"], "acceptance": set_["acceptance"]}
-        if "draft" in set_:
-            table["speculation"]["draft"] = set_["draft"]
-    elif "acceptance" in set_ or "draft" in set_:
-        raise InputError("--acceptance and --draft go with --speculate")
+# What to show
 
-
-def _devices(made: dict[str, Any], set_: Mapping[str, Any]) -> None:
-    """Devices with their prices; those of a scenario keep what it says about them."""
-    if "devices" in set_:
-        known = {table["name"]: table for table in made.get("devices", [])}
-        names = [name.strip() for text in set_["devices"] for name in text.split(",")]
-        made["devices"] = [known.get(name, {"name": name}) for name in names]
-    tables = made.get("devices", [])
-    if not tables:
-        raise InputError("name at least one device to plan with: --device h100-sxm,h200-sxm")
-    for table in tables:
-        if "network" in set_:
-            table["network_gb_per_s"] = set_["network"]
-    for text in set_.get("price", []):
-        _priced(tables, *prices.parse(text))
-
-
-def _priced(tables: list[dict[str, Any]], name: str, price: prices.Price) -> None:
-    wanted = find(name).id
-    table = next((each for each in tables if find(each["name"]).id == wanted), None)
-    if table is None:
-        raise InputError(f"--price names {name}, which is not among the devices to plan with")
-    for key in ("rent_usd_per_hour", "purchase_usd", "years"):
-        table.pop(key, None)
-    if price.rent_usd_per_hour is not None:
-        table["rent_usd_per_hour"] = price.rent_usd_per_hour
-    else:
-        table |= {"purchase_usd": price.purchase_usd, "years": price.years}
+Rank = Annotated[
+    Literal["cost", "throughput", "latency"] | None,
+    typer.Option(help="What to rank by (cost)."),
+]
+Every = Annotated[
+    bool, typer.Option("--every", help="List every deployment, not the best of each device.")
+]
+Top = Annotated[int, typer.Option(metavar="N", help="Rows to print.")]
+Keep = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the question as a scenario file.")
+]
+Against = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Compare with another scenario file.")
+]

@@ -110,6 +110,11 @@ def reasons(plan: Plan, best: Deployment) -> list[str]:
     )
     said = [first, f"Its decode steps are {words.why(step, 0)}."]
     said.append(holds(plan, best))
+    if not best.certain:
+        said.append(
+            f"Prompts take {units.percent(best.prompt_load)} of its time: queues so long vary from run "
+            "to run, so check it with roofcast simulate."
+        )
     if best.prefill is not None:
         sending = units.seconds(best.prefill.transfer_s)
         said.append(f"Sending the cache of a prompt takes {sending} (in TTFT).")
@@ -124,10 +129,9 @@ def reasons(plan: Plan, best: Deployment) -> list[str]:
 
 def within_band(plan: Plan, best: Deployment) -> str:
     """What the profile's error band makes of the time per token, and whether the objective holds."""
-    band = best.where.profile.band
-    assert band is not None, "asked of a profile without a band"
-    low, high = (best.tpot_quantile_s * float(np.exp(end)) for end in (band.low, band.high))
-    goals = plan.asked.objectives
+    found = in_band(best)
+    assert found is not None, "asked of a profile without a band"
+    (low, high), goals = found, plan.asked.objectives
     risk = ""
     if goals.tpot_s is not None and high > goals.tpot_s:
         risk = "; at its slow end the TPOT objective is missed, so leave headroom or measure first"
@@ -135,6 +139,15 @@ def within_band(plan: Plan, best: Deployment) -> str:
         f"In that band its TPOT p{goals.percentile:g} lies from {units.seconds(low)} to "
         f"{units.seconds(high)}{risk}."
     )
+
+
+def in_band(deployment: Deployment) -> tuple[float, float] | None:
+    """The ends of the TPOT percentile in the profile's error band; None without one."""
+    band = deployment.where.profile.band
+    if band is None:
+        return None
+    low, high = (deployment.tpot_quantile_s * float(np.exp(end)) for end in (band.low, band.high))
+    return low, high
 
 
 def price_of(deployment: Deployment) -> str:
@@ -214,6 +227,7 @@ def describe(plan: Plan, top: int) -> dict[str, Any]:
 def _record(plan: Plan, each: Deployment) -> dict[str, Any]:
     ranks, ledger = each.where.parallelism, each.memory(plan.asked)
     reading = each.prefill
+    low, high = in_band(each) or (None, None)
     return {
         "device": each.where.device.id,
         "engine": each.where.profile.engine,
@@ -231,18 +245,23 @@ def _record(plan: Plan, each: Deployment) -> dict[str, Any]:
         "ttft_percentile_s": each.ttft_quantile_s,
         "tpot_s": each.tpot_s,
         "tpot_percentile_s": each.tpot_quantile_s,
+        "tpot_percentile_low_s": low,
+        "tpot_percentile_high_s": high,
         "output_tokens_per_s": each.output_tokens_per_s,
         "tokens_per_s_per_user": each.tokens_per_s_per_user,
         "tokens_per_s_per_device": each.tokens_per_s_per_device,
         "capacity_per_replica": each.capacity,
         "headroom": each.headroom,
         "binds": each.binds,
+        "prompt_load": each.prompt_load,
+        "steady_state_checked": each.certain,
         "usd_per_hour": each.usd_per_hour,
         "usd_per_million_output_tokens": each.usd_per_million_tokens,
         "joules_per_output_token": each.joules_per_token,
         "prefill_replicas": None if reading is None else reading.replicas,
         "kv_transfer_s": None if reading is None else reading.transfer_s,
         "memory": {line.name: float(np.max(line.bytes)) for line in ledger.lines},
+        "memory_origin": {line.name: line.origin for line in ledger.lines},
         "usable_bytes": float(np.max(ledger.usable_bytes)),
     }
 

@@ -183,7 +183,7 @@ def contexts_up_to(limit: int) -> Array:
     """Contexts from `_SHORTEST` to a limit, doubling."""
     top = max(limit, _SHORTEST)
     steps = np.arange(int(math.log2(top / _SHORTEST)) + 1)
-    return np.unique(np.append(_SHORTEST * 2.0**steps, float(top)))
+    return np.asarray(np.unique(np.append(_SHORTEST * 2.0**steps, float(top))))
 
 
 # Tensor parallelism

@@ -151,4 +151,4 @@ def arrivals(process: str, rate_per_s: float, count: int, rng: Generator, cv: fl
         return np.arange(count) / rate_per_s
     shape = cv**-2 if process == "gamma" else 1.0
     gaps = rng.gamma(shape, 1.0 / (shape * rate_per_s), count)
-    return np.cumsum(gaps) - gaps[0]
+    return np.asarray(np.cumsum(gaps) - gaps[0])

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
+from typing import Any
 
 from roofcast.hardware.errors import CapacityError, InputError
 from roofcast.reports import options, output, plan_text
+from roofcast.reports import plan_options as asking
 from roofcast.reports.durations import seconds
-from roofcast.reports.plan_options import document
+from roofcast.reports.plan_document import document
 from roofcast.simulator.planning.plan import Plan
 from roofcast.simulator.planning.plan import plan as search
 
@@ -19,116 +18,41 @@ app = options.new_app()
 
 @app.command()
 def plan(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL|SCENARIO.toml",
-            help="A model, or a scenario kept earlier.",
-            show_default=False,
-        ),
-    ],
+    model: asking.ModelOrScenario,
     *,
-    device: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--device", "-d", metavar="NAME", help="A device to consider; repeatable, or a,b."
-        ),
-    ] = None,
-    rate: Annotated[float | None, typer.Option(metavar="R", help="Requests per second.")] = None,
-    users: Annotated[
-        float | None, typer.Option(metavar="N", help="Requests in flight instead of a rate.")
-    ] = None,
-    input_tokens: Annotated[
-        str | None, typer.Option("--input", metavar="TOKENS", help="Prompt length, see below.")
-    ] = None,
-    output_tokens: Annotated[
-        str | None, typer.Option("--output", metavar="TOKENS", help="Reply length, see below.")
-    ] = None,
-    trace: Annotated[
-        str | None, typer.Option(metavar="CSV", help="Rate and lengths from a trace instead.")
-    ] = None,
-    hits: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Share of prompt tokens found in a prefix cache."),
-    ] = None,
-    ttft: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Limit on the time to the first token: 1s.")
-    ] = None,
-    tpot: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Limit on the time per output token: 50ms.")
-    ] = None,
-    percentile: Annotated[
-        float | None,
-        typer.Option(metavar="P", help="Requests that the limits hold for, in per cent."),
-    ] = None,
-    price: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DEVICE=USD", help="Rent an hour, or a purchase: DEVICE=30000/4y."),
-    ] = None,
-    kwh: Annotated[
-        float | None, typer.Option(metavar="USD", help="Electricity of bought devices, per kWh.")
-    ] = None,
-    tp: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Tensor-parallel sizes to try.")
-    ] = None,
-    pp: Annotated[str | None, typer.Option(metavar="LIST", help="Pipeline stages to try.")] = None,
-    ep: Annotated[
-        str | None, typer.Option(metavar="LIST", help="Expert-parallel sizes to try.")
-    ] = None,
-    dp: Annotated[str | None, typer.Option(metavar="LIST", help="Attention groups to try.")] = None,
-    weight_dtype: Annotated[
-        str | None,
-        typer.Option(
-            "--weight-dtype", "-w", metavar="LIST", help="Weight formats to try: checkpoint,fp8."
-        ),
-    ] = None,
-    kv_dtype: Annotated[
-        str | None,
-        typer.Option(
-            "--kv-dtype", "-k", metavar="LIST", help="Cache dtypes to try: checkpoint,fp8."
-        ),
-    ] = None,
-    replica: Annotated[
-        int | None, typer.Option(metavar="N", help="Most devices of one replica (8).")
-    ] = None,
-    network: Annotated[
-        float | None,
-        typer.Option(metavar="GB_PER_S", help="Network between nodes, per device and direction."),
-    ] = None,
+    device: asking.Devices = None,
+    rate: asking.Rate = None,
+    users: asking.Users = None,
+    input_tokens: asking.Prompt = None,
+    output_tokens: asking.Reply = None,
+    trace: asking.Trace = None,
+    hits: asking.Hits = None,
+    ttft: asking.Ttft = None,
+    tpot: asking.Tpot = None,
+    percentile: asking.Percentile = None,
+    price: asking.Price = None,
+    kwh: asking.Kwh = None,
+    tp: asking.Tensor = None,
+    pp: asking.Pipeline = None,
+    ep: asking.Expert = None,
+    dp: asking.Data = None,
+    weight_dtype: asking.WeightDtypes = None,
+    kv_dtype: asking.KvDtypes = None,
+    replica: asking.Replica = None,
+    network: asking.Network = None,
     engine: options.Engine = None,
     profile: options.ProfileFile = None,
-    speculate: Annotated[
-        int | None, typer.Option(metavar="K", help="Draft K tokens a step and verify them.")
-    ] = None,
-    acceptance: Annotated[
-        float | None, typer.Option(metavar="A", help="Chance that a drafted token is accepted.")
-    ] = None,
-    draft: Annotated[
-        str | None, typer.Option(metavar="WHO", help="mtp, ngram, or a small model. Default: mtp.")
-    ] = None,
-    offload: Annotated[
-        float | None, typer.Option(metavar="SHARE", help="Routed experts kept in host memory.")
-    ] = None,
-    disaggregate: Annotated[
-        bool, typer.Option("--disaggregate", help="Also try prompts on devices of their own.")
-    ] = False,
-    token_budget: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens of one step (chunked prefill).")
-    ] = None,
-    rank: Annotated[
-        Literal["cost", "throughput", "latency"] | None,
-        typer.Option(help="What to rank by (cost)."),
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--every", help="List every deployment, not the best of each device.")
-    ] = False,
-    top: Annotated[int, typer.Option(metavar="N", help="Rows to print.")] = 12,
-    keep: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the question as a scenario file.")
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Compare with another scenario file.")
-    ] = None,
+    speculate: asking.Speculate = None,
+    acceptance: asking.Acceptance = None,
+    draft: asking.Draft = None,
+    offload: asking.Offload = None,
+    disaggregate: asking.Disaggregate = False,
+    token_budget: asking.TokenBudget = None,
+    rank: asking.Rank = None,
+    every: asking.Every = False,
+    top: asking.Top = 12,
+    keep: asking.Keep = None,
+    against: asking.Against = None,
     json: options.Json = False,
 ) -> None:
     """Search all deployments that meet the objectives; rank them, and count why others do not.

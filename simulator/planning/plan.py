@@ -12,7 +12,7 @@ import numpy as np
 from roofcast.hardware.errors import CapacityError, InputError
 from roofcast.simulator.api import Setup
 from roofcast.simulator.memory import Memory
-from roofcast.simulator.open_loop import State
+from roofcast.simulator.open_loop import VALID_LOAD, State
 from roofcast.simulator.planning.asked import Asked, Rank
 from roofcast.simulator.planning.candidates import Candidate, Rejections, candidates, held
 from roofcast.simulator.planning.disaggregated import Prefill, splits
@@ -30,7 +30,7 @@ class Deployment:
 
     Times are means, quantiles where the name says so, at the traffic asked. `capacity` is the traffic
     one replica could take, `headroom` how much more all of them could than is asked, as a fraction.
-    `binds` is what stops a replica there. Costs and energy are at the traffic asked. `prefill` holds
+    `binds` is what stops a replica there, `prompt_load` the share of its time that prompts take. Costs and energy are at the traffic asked. `prefill` holds
     the replicas that read prompts where those are not the ones that decode.
     """
 
@@ -46,6 +46,7 @@ class Deployment:
     capacity: float
     headroom: float
     binds: str
+    prompt_load: float
     price: Price | None
     usd_per_hour: float | None
     watts: float | None
@@ -56,6 +57,11 @@ class Deployment:
         """Devices of all replicas, those that only read prompts included."""
         own = self.replicas * self.where.parallelism.devices
         return own + (devices_of(self.prefill) if self.prefill else 0)
+
+    @property
+    def certain(self) -> bool:
+        """Whether the steady state's closed form was checked at such a load (see open_loop)."""
+        return self.prompt_load <= VALID_LOAD
 
     @property
     def tokens_per_s_per_user(self) -> float:
@@ -227,6 +233,7 @@ def _deployment(
         capacity=float(capacity[index]),
         headroom=float(capacity[index]) * replicas / asked.traffic.amount - 1.0,
         binds=LIMITS[int(service.binds[index])],
+        prompt_load=float(state.prompt_load[index]),
         price=price,
         usd_per_hour=None
         if price is None

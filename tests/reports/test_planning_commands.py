@@ -142,6 +142,9 @@ def test_plan_gives_costs_memory_and_what_was_left_out(roofcast, llama):
     tokens = best["output_tokens_per_s"] * 3600 / 1e6
     assert best["usd_per_million_output_tokens"] == pytest.approx(best["usd_per_hour"] / tokens)
     assert best["memory"]["weights, sharded"] > 0
+    origins = best["memory_origin"]
+    assert (origins["KV cache"], origins["graphs"]) == ("computed", "assumed")
+    assert best["steady_state_checked"] is (best["prompt_load"] <= 0.8)
     assert sum(best["memory"].values()) - best["memory"]["graphs"] <= best["usable_bytes"]
 
 

@@ -169,6 +169,19 @@ def test_memory_binds_where_nothing_else_is_asked() -> None:
     assert best.replicas > 1  # a card holds about 41,000 tokens of the 416,000
 
 
+def test_a_plan_says_where_its_steady_state_was_not_checked() -> None:
+    """Prompts that take nine tenths of the time: their queue is no steady state to rely on."""
+    prompts = Traffic(Lengths(8000), Lengths(4), rate_per_s=0.1)
+    options = replace(FLOOR, tensor=(1,))
+    calm = plan(asked("h100-sxm", traffic=prompts, options=options)).deployments[0]
+    assert calm.certain
+    full = replace(prompts, rate_per_s=0.95 * calm.capacity)
+    busy = plan(asked("h100-sxm", traffic=full, options=options)).deployments[0]
+    assert busy.replicas == 1
+    assert busy.prompt_load > 0.8
+    assert not busy.certain
+
+
 def test_users_in_flight_are_shared_by_the_replicas() -> None:
     traffic = Traffic(Lengths(1000), Lengths(200), users=400)
     best = plan(
