@@ -133,10 +133,14 @@ def _part(value: object) -> str:
 
 
 def _filled(entry: object) -> object:
-    """Without what says nothing: no error, no source, no note, no coverage."""
+    """Without what says nothing: no error, no source, no note, no coverage. A unit may be empty."""
     if not isinstance(entry, dict):
         return entry
-    return {name: value for name, value in entry.items() if value not in (None, "", (), [])}
+    return {
+        name: value
+        for name, value in entry.items()
+        if name == "unit" or value not in (None, "", (), [])
+    }
 
 
 def write_text(path: Path, text: str) -> Path:
