@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roofcast.hardware.accelerator import Accelerator
-from roofcast.hardware.errors import CapacityError, InputError
+from roofcast.hardware.errors import CapacityError, InputError, RoofcastError
 from roofcast.hardware.profile import Profile
 from roofcast.simulator.api import Setup
 
@@ -48,11 +48,13 @@ def gather(given: Options, model: str, where: Sequence[Setup], stated: Mapping[s
 
     _check(given)
     told = _conditions(model, where, stated)
+    calibration, gap = calibrated(given.calibration) if given.calibration else (None, "")
     return Asked(
         plan=None if given.plan is None else searched(given.plan),
         audited=_audited(given, told) if given.audit and given.change is None else (),
         gains=_gains(given, told) if given.change is not None else (),
-        calibration=None if given.calibration is None else calibrated(given.calibration),
+        calibration=calibration,
+        calibration_gap=gap,
         prices=_prices(given.price, where),
         power=Power(usd_per_kwh=given.kwh),
         model_source=source(model),
@@ -105,11 +107,10 @@ def searched(path: Path) -> Plan:
     return found
 
 
-def calibrated(path: Path) -> Calibration | Profile:
-    """A calibration from a profile's file and the raw samples beside it; the profile alone without.
+def calibrated(path: Path) -> tuple[Calibration | Profile, str]:
+    """A calibration from a profile's file and the raw samples beside it; else the profile, and why.
 
-    The fit is run again on a copy of the samples, so that each run has its own forecast; where that
-    does not work (another machine's device, a fit of serving points), the profile has to do.
+    The fit is run again on a copy of the samples, so that each run has its own forecast.
     """
     from roofcast.calibrate import journal
     from roofcast.calibrate.calibration import finish, journal_path
@@ -117,19 +118,20 @@ def calibrated(path: Path) -> Calibration | Profile:
 
     profile, samples = read(path), journal_path(path)
     if not samples.is_file():
-        return profile
-    device = _device(profile.device)
-    if device is None:
-        return profile
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / samples.name
-        shutil.copyfile(samples, copy)
-        header = journal.read(copy).header
-        return finish(device, journal.Journal.resume(copy, header), Path(folder) / path.name)
+        return profile, f"no raw samples lie beside {path.name}"
+    try:
+        device = _device(profile.device)
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / samples.name
+            shutil.copyfile(samples, copy)
+            opened = journal.Journal.resume(copy, journal.read(copy).header)
+            return finish(device, opened, Path(folder) / path.name), ""
+    except RoofcastError as error:  # samples of another version, or of a device that isn't here
+        return profile, f"its raw samples can't be fitted again: {error}"
 
 
-def _device(name: str) -> Accelerator | None:
-    """A device of the catalogue, or the attached one where it is that."""
+def _device(name: str) -> Accelerator:
+    """A device of the catalogue, or the attached one where it is that; else an UnknownNameError."""
     from roofcast.hardware.catalog import find
     from roofcast.hardware.detect import attached
 
@@ -137,7 +139,9 @@ def _device(name: str) -> Accelerator | None:
         return find(name)
     except InputError:
         here = attached("auto")
-        return here if here.id == name else None
+        if here.id == name:
+            return here
+        raise
 
 
 def _prices(texts: Sequence[str], where: Sequence[Setup]) -> dict[str, Price]:

@@ -43,6 +43,7 @@ _NAMES = {
 _LEVELS, _PALEST, _STRONGEST = 6, 0.10, 0.62
 _MOST_CONTOURS = 9
 _FEWEST_CELLS = 24  # smaller regions are outlined but not named
+_MOST_PLACES = 120  # tried for a name
 _PLATE = {"boxstyle": "square,pad=0.15", "facecolor": "#ffffff", "edgecolor": "none", "alpha": 0.6}
 _ABOVE_LIMIT = 1.15  # contours end just beyond the limit, under the veil
 
@@ -176,6 +177,7 @@ def _name(axes: Axes, data: Heat, text: str, cells: NDArray[np.bool_], lines: Po
     size = text_size(axes, text, weight="bold") + 2 * pixels_per_point(axes)
     rows, columns = np.nonzero(cells)
     points = np.column_stack([data.context[columns], data.batch[rows]])
+    points = points[:: -(-len(points) // _MOST_PLACES)]
     spots = axes.transData.transform(points)
     middle, taken = spots.mean(axis=0), [outline(each) for each in visible_texts(axes)]
     within = _frame(axes, size)

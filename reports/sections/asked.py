@@ -18,14 +18,15 @@ class Asked:
     """Everything optional; what is absent has no section.
 
     `prices` are by device id and come before those of the specs. `calibration` is a profile with its
-    raw samples, or the profile alone where those are not at hand. `model_source` says where the
-    model's config comes from.
+    raw samples, or the profile alone where those are not at hand, which `calibration_gap` explains.
+    `model_source` says where the model's config comes from.
     """
 
     plan: Plan | None = None
     audited: Sequence[Audited] = ()
     gains: Sequence[Gain] = ()
     calibration: Calibration | Profile | None = None
+    calibration_gap: str = ""
     prices: Mapping[str, Price] = field(default_factory=dict)
     power: Power = field(default_factory=Power)
     model_source: str = ""

@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawn
 
 
-def section(found: Calibration | Profile) -> Section:
-    """Errors first; residuals where the raw samples are at hand."""
+def section(found: Calibration | Profile, gap: str = "") -> Section:
+    """Errors first; residuals where the raw samples are at hand, and why not where `gap` says so."""
     profile = found if isinstance(found, Profile) else found.profile
     said = [f"It sustains {profile_text.roof(*each)}." for each in profile.roofs.items()]
     said += [words.trust(profile), *(f"Note: {each}" for each in profile.warnings)]
     blocks: list[Block] = [Text(words.provenance(profile)), Bullets(tuple(said))]
+    if gap:
+        blocks.append(Text(f"There are no residuals: {gap}."))
     if isinstance(found, Calibration) and found.judged:
         blocks.append(_residuals(found))
     if profile.held_out:

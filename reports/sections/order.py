@@ -36,7 +36,7 @@ def document(
         planned.section(asked.plan) if asked.plan else None,
         audited.section(asked.audited) if asked.audited else None,
         audited.gains(asked.gains) if asked.gains else None,
-        calibrated.section(asked.calibration) if asked.calibration else None,
+        calibrated.section(asked.calibration, asked.calibration_gap) if asked.calibration else None,
         *(forecast.section(case, number) for number, case in enumerate(cases, start=1)),
         trust.section(cases),
         assumptions.section(cases),

@@ -180,8 +180,14 @@ class TestCalibration:
         assert 'id="residuals-' in html.render(made)
 
     def test_a_profile_alone_shows_its_errors(self, profile_file):
-        found = calibrated(Path(profile_file))
+        found, gap = calibrated(Path(profile_file))
         assert found.name == PROFILE.name
+        assert gap == "no raw samples lie beside h100.json"
+
+    def test_samples_of_a_device_that_is_not_here(self, calibration):
+        found, gap = calibrated(calibration.path)
+        assert found.name == calibration.profile.name
+        assert "its raw samples can't be fitted again: unknown device" in gap
 
     def test_samples_stay_untouched(self, calibration):
         before = calibration.journal.read_bytes()
