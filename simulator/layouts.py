@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from roofcast.hardware.errors import InputError
 from roofcast.simulator.architecture import Architecture, AttentionCore, LatentCore, StateCore
 from roofcast.simulator.workload import Parallelism
 
@@ -27,6 +28,16 @@ def complaint(architecture: Architecture, layout: Parallelism) -> str:
 def refusal(architecture: Architecture, layout: Parallelism) -> str:
     """Why an engine refuses a layout, or nothing."""
     return next(_refusals(architecture, layout), "")
+
+
+def require_servable(architecture: Architecture, layout: Parallelism) -> None:
+    """Raise InputError for a layout with which an engine would not start."""
+    reason = refusal(architecture, layout)
+    if reason:
+        raise InputError(
+            f"{reason}: engines refuse that layout of {architecture.name} "
+            "(roofcast predict forecasts its steps all the same)"
+        )
 
 
 def _refusals(architecture: Architecture, layout: Parallelism) -> Iterator[str]:

@@ -10,7 +10,8 @@ from roofcast.hardware.errors import CapacityError, InputError
 from roofcast.simulator.api import Setup
 from roofcast.simulator.batching import Served, serve
 from roofcast.simulator.engines import find_engine
-from roofcast.simulator.memory import memory
+from roofcast.simulator.layouts import require_servable
+from roofcast.simulator.memory import Memory, memory
 from roofcast.simulator.requests import Requests
 from roofcast.simulator.scheduler import Policy
 from roofcast.simulator.step_time import StepTimes, tabulate
@@ -34,8 +35,10 @@ def simulation(where: Setup, requests: Requests, kv_tokens: int | None = None) -
     """The deployment that serves such requests.
 
     `where.launch` overrides the engine's own token budget, sequences at once and page size; `kv_tokens`
-    the cache that the memory ledger finds room for. Raises CapacityError where there is no room.
+    the cache that the memory ledger finds room for. Raises CapacityError where there is no room,
+    InputError for a layout that engines refuse.
     """
+    require_servable(where.architecture, where.parallelism)
     total = requests.input_tokens + requests.output_tokens
     where.check_context(float(total.max()))
     policy = scheduling(where, requests, kv_tokens)
@@ -53,9 +56,7 @@ def scheduling(where: Setup, requests: Requests, kv_tokens: int | None = None) -
     if kv_tokens is None:
         kv_tokens = int(float(ledger.cache_room_bytes) / _bytes_per_token(where, requests)) * groups
     if kv_tokens < 1:
-        raise CapacityError(
-            f"{where.architecture.name} on {where.device.id} leaves no memory for a KV cache"
-        )
+        raise CapacityError(_no_room(where, ledger))
     engine = ledger.policy
     budget = max(engine.token_budget, 1)
     if where.launch.max_sequences is None:
@@ -69,6 +70,19 @@ def scheduling(where: Setup, requests: Requests, kv_tokens: int | None = None) -
         block_tokens=engine.block_tokens or 1,
         prompts_first=find_engine(where.kernels or where.profile.engine).prompts_first,
         request_s=where.profile.value("host.request_s", 0.0),
+    )
+
+
+def _no_room(where: Setup, ledger: Memory) -> str:
+    """Which line of the ledger leaves no cache."""
+    largest = max(
+        (line for line in ledger.lines if line.inside), key=lambda line: float(line.bytes)
+    )
+    taken, usable = float(largest.bytes), float(ledger.usable_bytes)
+    return (
+        f"{where.architecture.name} on {where.parallelism.devices} x {where.device.id} leaves no "
+        f"memory for a KV cache: {largest.name} take {taken / 1e9:.1f} GB of the "
+        f"{usable / 1e9:.1f} GB that a device can use"
     )
 
 

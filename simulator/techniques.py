@@ -83,7 +83,8 @@ def drafted(where: Setup, batches: Array, context: int, speculation: Speculation
     held = draft_bytes(where, speculation)
     who = "lookup in the prompt" if speculation.draft == NGRAM else speculation.draft
     note = (
-        f"{speculation.tokens_per_step:.2f} tokens a step at {speculation.acceptance:.0%} by {who}; "
+        f"{speculation.tokens_per_step:.2f} tokens a step at {100 * speculation.acceptance:.0f} % "
+        f"by {who}; "
         f"breaks even at {_needed(needed, 0)} accepted for {batches[0]:,.0f}, "
         f"{_needed(needed, -1)} for {batches[-1]:,.0f}"
     )
@@ -102,7 +103,7 @@ def offloaded(where: Setup, batches: Array, context: int, share: float) -> Effec
     freed = share * _expert_bytes(where)
     most = _most(where, context)
     more = most + int(freed / max(_sequence_bytes(where, context), 1.0))
-    note = f"{share:.0%} of the experts touched cross PCIe in every step"
+    note = f"{100 * share:.0f} % of the experts touched cross PCIe in every step"
     return _effect("experts on the host", plain.step_time_s, token_s, -freed, (most, more), note)
 
 
@@ -187,7 +188,7 @@ def _effect(
 
 def _needed(needed: Array, index: int) -> str:
     value = float(needed[index])
-    return "no share" if np.isnan(value) else f"{value:.0%}"
+    return "no share" if np.isnan(value) else f"{100 * value:.0f} %"
 
 
 def _weights(where: Setup) -> float:

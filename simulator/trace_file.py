@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from roofcast.hardware.errors import bad_file
+from roofcast.hardware.errors import InputError, bad_file
 from roofcast.simulator.requests import Requests, requests
 
 REQUIRED = ("arrival_s", "input_tokens", "output_tokens")
@@ -34,7 +34,10 @@ def read_trace(path: str | Path) -> Requests:
     columns = read_columns(path, REQUIRED, OPTIONAL)
     if not columns["arrival_s"]:
         raise bad_file(path, "holds no request")
-    return requests(**columns)
+    try:
+        return requests(**columns)
+    except InputError as error:
+        raise bad_file(path, str(error)) from None
 
 
 def read_columns(

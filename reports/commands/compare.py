@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,9 @@ from roofcast.simulator.comparison import (
     tensor_sizes,
     tradeoff,
 )
+from roofcast.simulator.layouts import require_servable
 from roofcast.simulator.planning import prices
+from roofcast.simulator.workload import Parallelism
 
 app = options.new_app()
 
@@ -90,6 +93,8 @@ def compare(
         )
         for name in names
     ]
+    for where, size in product(places, sizes or ()):
+        require_servable(where.architecture, Parallelism(size))
     given = _prices(price or [], places)
     one = sizes[0] if sizes is not None and len(sizes) == 1 else None
     who = [_contender(where, context, given, one, sizes) for where in places]

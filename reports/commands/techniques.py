@@ -15,7 +15,7 @@ from roofcast.reports.ranges import numbers
 from roofcast.reports.tables import Column, Table
 from roofcast.simulator import techniques as kinds
 from roofcast.simulator.api import Setup, setup
-from roofcast.simulator.layouts import expert_counts
+from roofcast.simulator.layouts import expert_counts, require_servable
 from roofcast.simulator.planning.speculation import MTP, NGRAM, Speculation
 from roofcast.simulator.techniques import Effect, Prompts
 from roofcast.simulator.workload import Array, Parallelism
@@ -85,6 +85,7 @@ def techniques(
         profile=profile,
         parallelism=Parallelism(tp, pp, ep, dp),
     )
+    require_servable(where.architecture, where.parallelism)
     drafter = draft or (MTP if where.architecture.mtp else NGRAM)
     made = [kinds.stored(where, batches, context, name) for name in _names(weights)]
     made += [kinds.cached(where, batches, context, name) for name in _names(caches)]

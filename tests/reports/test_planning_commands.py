@@ -337,6 +337,7 @@ def test_compare_shows_what_ranks_bring(roofcast):
         (("--price", "b200-sxm=1"), "not among the devices compared"),
         (("-c", "200000"), "beyond the 131072 that llama allows"),
         (("--batch", "0"), "batch must be a whole number of at least 1"),
+        (("--tp", "1,3"), "TP 3 does not divide the 32 attention heads: engines refuse"),
     ],
 )
 def test_compare_refuses(roofcast, llama, options, message):
@@ -392,7 +393,7 @@ def test_techniques_say_what_they_bring_and_where_they_pay(roofcast, llama):
     _, out, _ = roofcast("techniques", llama, *FLOOR, "-d", "h100-sxm", "-b", "1,64", "-c", "8192")
     rows = {line.split("  ")[0]: line for line in out.splitlines()}
     assert "always" in rows["weights in fp8"]
-    assert "2.53 tokens a step at 70% by lookup in the prompt" in rows["speculation"]
+    assert "2.53 tokens a step at 70 % by lookup in the prompt" in rows["speculation"]
     assert "Prefix caching: a prompt takes " in out
     found = json.loads(
         roofcast("techniques", llama, *FLOOR, "-d", "h100-sxm", "-b", "1,64", "--json")[1]
@@ -410,6 +411,7 @@ def test_techniques_say_what_they_bring_and_where_they_pay(roofcast, llama):
         (("--draft", "mtp"), "has no next-token-prediction layers"),
         (("--acceptance", "2"), "acceptance is a chance from 0 to 1, not 2"),
         (("-w", "fp17"), "unknown"),
+        (("--tp", "3"), "TP 3 does not divide the 32 attention heads: engines refuse"),
     ],
 )
 def test_techniques_refuse(roofcast, llama, options, message):

@@ -136,6 +136,11 @@ def test_a_run_is_compared_with_itself(roofcast, llama, trace):
         ),
         (("--rate", "1", "--kv-tokens", "999"), ("can never fit in a cache of 992",)),
         (("--rate", "1", "--kv-tokens", "0"), ("no memory for a KV cache",)),
+        (
+            ("--rate", "1", "--tp", "3"),
+            ("TP 3 does not divide the 32 attention heads: engines refuse",),
+        ),
+        (("--rate", "1", "-d", "t4"), ("1 x t4 leaves no memory", "weights, sharded take 16.1 GB")),
         (("--rate", "1", "--input", "200000"), ("beyond the 131072",)),
         (("--rate", "1", "--ttft-slo", "1us"), ("a TTFT of", "is out of reach")),
         (("--rate", "1", "--tpot-slo", "soon"), ("'soon' is not a time",)),
@@ -144,6 +149,23 @@ def test_a_run_is_compared_with_itself(roofcast, llama, trace):
 )
 def test_refusals(roofcast, llama, trace, options, said):
     refused(simulate(roofcast, llama, *options), *said)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("", "holds no request"),
+        ("3,5,5\n1,5,5\n", "request 1 arrives at 1 s, before the one above it (3 s): sort"),
+        ("-3,5,5\n", "request 0: arrival_s must be at least 0, not -3"),
+        ("0,5,0\n", "request 0: output_tokens must be a whole number of at least 1, not 0"),
+        ("0,five,5\n", "input_tokens must be a number, not 'five'"),
+    ],
+)
+@pytest.mark.parametrize("command", ["simulate", "plan"])
+def test_bad_traces_are_refused_by_name(roofcast, llama, workplace, command, rows, said):
+    (workplace / "bad.csv").write_text("arrival_s,input_tokens,output_tokens\n" + rows)
+    found = roofcast(command, llama, "-d", "h100-sxm", "-e", "ideal", "--trace", "bad.csv")
+    refused(found, "bad.csv: ", said)
 
 
 def crowded():
