@@ -9,12 +9,13 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from roofcast.reports import units
 from roofcast.reports.figure_data import Bar
-from roofcast.reports.figures import style
+from roofcast.reports.figures import key, style
 from roofcast.reports.figures.geometry import pixels_per_point
 from roofcast.reports.figures.labels import text_size
 
 _HEIGHT = 0.62
 _LEAST_NAMED = 0.004
+_ROW = 0.36  # of the key, in bars
 Segment = tuple[str, float, float]
 
 
@@ -23,7 +24,8 @@ def draw(axes: Axes, bars: Sequence[Bar]) -> None:
     longest_s = max(sum(bar.seconds.values()) for bar in bars)
     factor, unit = style.time_unit(longest_s)
     axes.set_xlim(0, longest_s * factor * 1.14)
-    axes.set_ylim(len(bars) - 0.45, -0.95)
+    named = key.rows(axes, [style.CAUSES[cause] for cause in _used(bars)])
+    axes.set_ylim(len(bars) - 0.45, -0.95 - _ROW * (len(named) - 1))
     axes.grid(visible=False, axis="y")
     axes.spines["left"].set_visible(False)
     axes.set_yticks(range(len(bars)), [bar.name for bar in bars])
@@ -33,7 +35,10 @@ def draw(axes: Axes, bars: Sequence[Bar]) -> None:
     axes.set_xlabel(f"step time ({unit})")
     for row, bar in enumerate(bars):
         _bar(axes, row, bar, factor)
-    _key(axes, _used(bars))
+    for row, marks in enumerate(reversed(named)):
+        x = 0.0
+        for mark in marks:
+            x = key.swatch(axes, mark, x, -0.72 - _ROW * row, 0.24)
 
 
 def _used(bars: Sequence[Bar]) -> list[str]:
@@ -86,27 +91,3 @@ def _share(axes: Axes, row: int, start: float, width: float, share: float) -> No
         fontsize=style.points(style.SMALL),
         bbox=plate,
     )
-
-
-def _key(axes: Axes, causes: Sequence[str]) -> None:
-    """Swatches with their words in a row above the first bar."""
-    point = pixels_per_point(axes)
-    frame = axes.get_window_extent()
-    x = 0.0
-    for cause in causes:
-        mark = style.CAUSES[cause]
-        swatch = axes.barh(
-            -0.72,
-            9 * point / frame.width,
-            0.24,
-            x / frame.width,
-            color=mark.colour,
-            hatch=mark.hatch,
-            edgecolor="white",
-            linewidth=0.5,
-            transform=axes.get_yaxis_transform(),
-        )
-        swatch[0].set_clip_on(False)
-        at = (x + 12 * point) / frame.width
-        axes.text(at, -0.72, mark.word, transform=axes.get_yaxis_transform(), va="center")
-        x += 12 * point + text_size(axes, mark.word)[0] + 12 * point

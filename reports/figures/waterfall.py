@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from roofcast.reports import units
 from roofcast.reports.audit_rows import AuditBar
-from roofcast.reports.figures import style
+from roofcast.reports.figures import key, style
 from roofcast.reports.figures.geometry import pixels_per_point
 from roofcast.reports.figures.labels import text_size
 from roofcast.reports.figures.style import Mark
@@ -168,7 +168,7 @@ def _key(axes: Axes, bars: Sequence[AuditBar]) -> None:
     for y, marks in rows:
         x = 0.0
         for mark in marks:
-            x = _swatch(axes, mark, x, y)
+            x = key.swatch(axes, mark, x, y)
     x = _stroke(axes, "floor", style.INK, x, rows[-1][0])
     if any(bar.seconds["unexplained"] < 0 for bar in bars):
         _stroke(axes, _MEASURED, style.ORANGE, x, rows[-1][0])
@@ -183,25 +183,3 @@ def _stroke(axes: Axes, word: str, colour: str, x: float, y: float) -> float:
     axes.plot([at, at], [y - 0.12, y + 0.12], color=colour, lw=1.4, transform=where, clip_on=False)
     axes.text(at + 5 * point / width, y, word, transform=where, va="center")
     return x + 8 * point + float(text_size(axes, word)[0]) + 12 * point
-
-
-def _swatch(axes: Axes, mark: Mark, x: float, y: float) -> float:
-    """One entry of the key at x pixels; where the next one goes."""
-    point = pixels_per_point(axes)
-    width = axes.get_window_extent().width
-    drawn = axes.barh(
-        y,
-        9 * point / width,
-        0.2,
-        x / width,
-        color=mark.colour,
-        hatch=mark.hatch,
-        edgecolor=style.QUIET if mark.colour == "#ffffff" else "white",
-        linewidth=0.5,
-        transform=axes.get_yaxis_transform(),
-    )
-    drawn[0].set_clip_on(False)
-    axes.text(
-        (x + 12 * point) / width, y, mark.word, transform=axes.get_yaxis_transform(), va="center"
-    )
-    return x + 12 * point + float(text_size(axes, mark.word)[0]) + 12 * point
