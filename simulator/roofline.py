@@ -44,6 +44,8 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
 }
 _MATRIX_UNITS = ("fp4", "fp6", "fp8", "int8", "bf16", "fp16", "tf32")
 """Dtypes of matrix units: a device that has one of them multiplies none of the others in plain fp32."""
+_TENSOR_CORES = 7.0
+"""NVIDIA's GPUs have them from this compute capability on (CUDA C++ programming guide)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Roofs:
         """
         if dtype == "fp32" or self.peak(dtype)[0] != "fp32":
             return ""
-        if not any(self.device.peak_flops_per_s.get(name) for name in _MATRIX_UNITS):
+        if not _has_matrix_units(self.device):
             return ""
         named = " or ".join(name for name in _WIDER.get(dtype, (dtype,)) if name != "fp32")
         return (
@@ -93,6 +95,14 @@ class Roofs:
             f"{self.peak('fp32')[1] / 1e12:.3g} TFLOP/s, so forecasts bound by compute are too slow; "
             f"a spec with peak_tflops.{named.partition(' ')[0]} mends that"
         )
+
+
+def _has_matrix_units(device: Accelerator) -> bool:
+    if any(device.peak_flops_per_s.get(name) for name in _MATRIX_UNITS):
+        return True
+    capability = (device.isa or "").replace(".", "", 1)
+    known = device.vendor == "NVIDIA" and capability.isdigit()
+    return known and float(device.isa or 0.0) >= _TENSOR_CORES
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from roofcast.hardware.catalog import find
 from roofcast.hardware.errors import UnknownSpecError
 from roofcast.hardware.profile import Curve, Parameter, Profile, ideal
 from roofcast.simulator.operators import Operator
@@ -147,6 +148,8 @@ def test_a_peak_that_nobody_states_is_named_where_matrix_units_would_run_it() ->
     assert "fp32, 30 TFLOP/s" in gap
     assert Roofs(spark, ideal("toy")).gap("fp4") == ""
     assert Roofs(DEVICE, ideal("toy")).gap("fp8") == ""
+    # an A10G's sources state fp32 alone, and it has tensor cores
+    assert "no peak for bf16 or fp16" in Roofs(find("a10g"), ideal("a10g")).gap("bf16")
     # a processor without matrix units does compute in fp32
     plain = replace(DEVICE, peak_flops_per_s={"fp32": 3e13})
     assert Roofs(plain, ideal("toy")).gap("bf16") == ""
