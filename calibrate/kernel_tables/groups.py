@@ -218,8 +218,9 @@ def _group(
     )
     version = table.distinct("version")[-1]
     source = f"{folder.source}, {folder.gpu}/{kind}/{engine.name}/{version}"
-    about, cached = None, None
+    about: str | None = None
+    warm: str | None = None
     if folder.public:
-        about, cached = screens.remark(kind, table), screens.repeats(kind, table)
+        about, warm = screens.remark(kind, table), screens.repeats(kind, table)
     note = "; ".join(filter(None, (about, screened.note)))
-    yield Group(kind, suffix, rows, note, source, cached)
+    yield Group(kind, suffix, rows, note, source, warm)
