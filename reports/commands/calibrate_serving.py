@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from roofcast.calibrate.benchmark_files.conditions import Conditions
+from roofcast.calibrate.benchmark_files.to_points import read_as_points
 from roofcast.calibrate.serving_points.accuracy import FamilyAccuracy, accuracy
 from roofcast.calibrate.serving_points.calibration import (
     Calibrated,
@@ -14,7 +18,7 @@ from roofcast.calibrate.serving_points.calibration import (
     fitting_profile,
 )
 from roofcast.calibrate.serving_points.fit import families
-from roofcast.calibrate.serving_points.points import read_points
+from roofcast.calibrate.serving_points.points import Point, read_points
 from roofcast.calibrate.serving_points.resolve import Case, Resolver
 from roofcast.hardware.errors import InputError, unknown
 from roofcast.hardware.profile_store import user_folder, write, write_text
@@ -25,9 +29,22 @@ from roofcast.reports.tables import Column, Table
 
 def serving(
     points: Annotated[
-        Path, typer.Argument(metavar="POINTS.csv", help="Measured points, CSV or CSV.gz.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="Measured points (CSV, CSV.gz), benchmarks' results."
+        ),
     ],
     *,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="MODEL", help="What ran, for results.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option("--device", "-d", metavar="NAME", help="Where it ran.")
+    ] = None,
+    engine: options.Engine = None,
+    tp: Annotated[int | None, typer.Option(metavar="N", min=1, show_default=False)] = None,
+    weight_dtype: options.WeightDtype = None,
+    kv_dtype: options.KvDtype = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -51,19 +68,35 @@ def serving(
     """Fit launches, host time, collectives and prompts to serving points; kernels stay as they are.
 
     Each family of engines is fitted together, judged on groups of points it has not seen, and written
-    as one profile a device and engine, with those errors as its intervals.
+    as one profile a device and engine, with those errors as its intervals. Result files of benchmarks
+    are told by their content, as `roofcast audit` does; what they don't hold comes from options, or
+    from NAME.conditions.toml beside them, and only profiles of the devices they ran on are written.
 
     \b
     Examples:
       roofcast calibrate serving points.csv.gz
       roofcast calibrate serving points.csv --family modern --page accuracy.md
+      roofcast calibrate serving sweep.jsonl runs/*.json -m llama-3.1-70b -d h100-sxm --tp 4
     """
+    tables = [each.name.endswith((".csv", ".csv.gz")) for each in points]
     chosen = [each for each in families() if not family or each.name in family]
+    if not all(
+        tables
+    ):  # runs of one's own belong to the family of their engine, whatever their source
+        chosen = [replace(each, sources="") for each in chosen]
     for name in family or ():
         if name not in {each.name for each in families()}:
             raise unknown("family", name, [each.name for each in families()])
-    folders = (points.parent / "configs", points.parent / "arch_configs")
-    resolved = Resolver(folders, fitting_profile).all(read_points(points))
+    folders = [each.parent / name for each in points for name in ("configs", "arch_configs")]
+    said = Conditions(
+        model=model,
+        device=device,
+        engine=engine,
+        tp=tp,
+        weight_dtype=weight_dtype,
+        kv_dtype=kv_dtype,
+    )
+    resolved = Resolver(tuple(dict.fromkeys(folders)), fitting_profile).all(_read(points, said))
     cases = [each for each in resolved if isinstance(each, Case)]
     made = [
         found
@@ -71,11 +104,14 @@ def serving(
         if (found := calibrate_family(each, cases, output.note)) is not None
     ]
     if not made:
-        raise InputError(f"{points}: no points marked ok belong to a family that can be fitted")
+        names = ", ".join(str(each) for each in points)
+        raise InputError(f"{names}: no points marked ok belong to a family that can be fitted")
+    measured = {(case.setup.device.id, case.setup.profile.engine) for case in cases}
     written = [
         write(profile, (out or user_folder()) / f"{profile.device}.{profile.engine}.json")
         for each in made
         for profile in each.profiles
+        if all(tables) or (profile.device, profile.engine) in measured
     ]
     judged = [accuracy(each, output.note) for each in made] if page else []
     if page:
@@ -84,6 +120,13 @@ def serving(
         output.emit_json({"profiles": [str(path) for path in written], "families": _json(made)})
     else:
         _print(made, [str(path) for path in written], judged)
+
+
+def _read(paths: Sequence[Path], said: Conditions) -> tuple[Point, ...]:
+    """The points of one table, with errors that name line and column, or of any benchmarks' files."""
+    if len(paths) == 1 and paths[0].name.endswith((".csv", ".csv.gz")) and not said.known():
+        return read_points(paths[0])
+    return read_as_points(paths, said)
 
 
 def _json(made: list[Calibrated]) -> list[dict[str, Any]]:
@@ -118,6 +161,8 @@ def _print(made: list[Calibrated], written: list[str], judged: list[FamilyAccura
         )
     )
     output.say()
-    output.say(f"{len(written)} profiles written: {written[0]} and beside it.")
+    more = " and beside it" if len(written) > 1 else ""
+    count = "1 profile" if len(written) == 1 else f"{len(written)} profiles"
+    output.say(f"{count} written: {written[0]}{more}.")
     if judged:
         output.say("The accuracy page is written.")
