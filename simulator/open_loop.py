@@ -33,57 +33,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from roofcast.simulator.serving import Curve
+from roofcast.simulator.steady_steps import (
+    FULL,
+    ROUNDS,
+    VALID_LOAD,
+    Replies,
+    ServiceCosts,
+    Steps,
+    long_prompts,
+    steps_at,
+)
 from roofcast.simulator.workload import Array
 
-VALID_LOAD: Final = 0.8
-_FULL = 0.995
-_ROUNDS = 5
+__all__ = ["VALID_LOAD", "Replies", "ServiceCosts", "State", "stacked", "steady"]
+
 _WITHIN_LIFE = 2.0 / 3.0
 """Share of the batch's variance that remains in its mean over one request: correlation falls from 1 to
 0 along a life, as the lives of two requests overlap ever less."""
-
-
-@dataclass(frozen=True, slots=True)
-class Replies:
-    """Mean tokens of a reply, and their standard deviation over it; one entry a point."""
-
-    mean: Array
-    variation: Array
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceCosts:
-    """What steps take, per point: curves over the batch, seconds.
-
-    `decode` is a step without prompts, `lone` what a prompt of the mix adds to the steps that read it,
-    `among` what further ones add each where 2, 4, 8, ... share their last pass. A prompt takes `passes`
-    of the token budget, the last one partly filled, `filled` of them by its tokens alone; `shared` is
-    the mean of its tokens over a pass, 1 at most. `square` is the mean square of its work over the
-    squared mean. `alone_s` is a prompt that shares its steps with nothing, through one of `stages`
-    pipeline stages. `riding`: prompts share steps with decode; otherwise decode waits. `ahead` steps
-    are decided before a request is seen. `request_s` is spent outside of any step. A step brings a
-    sequence `tokens_per_step`, more than one where drafts are verified.
-    """
-
-    decode: Curve
-    lone: Curve
-    among: tuple[Curve, ...]
-    alone_s: Array
-    passes: Array
-    filled: Array
-    shared: Array
-    square: Array
-    request_s: Array
-    riding: NDArray[np.bool_]
-    ahead: Array
-    tokens_per_step: Array
-    stages: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,42 +77,24 @@ class State:
         return self.batch + self.rate_per_s * self.ttft_s
 
 
-@dataclass(frozen=True, slots=True)
-class _Steps:
-    """Steps at one batch: decode, what prompts do to it, and how they queue; one entry a point.
-
-    `running_s` is the mean length of the step that an arrival meets, `load` the share of time that
-    prompts take, `queue_s` the wait behind them, `companions` begin to decode with a request.
-    """
-
-    decode_s: Array
-    among_s: Array
-    mean_s: Array
-    running_s: Array
-    rate_per_s: Array
-    load: Array
-    queue_s: Array
-    companions: Array
-
-
 def steady(
     batch: Array, replies: Replies, costs: ServiceCosts, quantile: float, closed: bool = False
 ) -> State:
     """The state of every point at a mean batch each, fractions allowed, and replies of mean length."""
     met, users = np.ones_like(batch), np.full_like(batch, np.inf)
-    for _ in range(_ROUNDS if closed else 1):
-        steps = _steps(batch, met, replies, costs)
+    for _ in range(ROUNDS if closed else 1):
+        steps = steps_at(batch, met, replies, costs)
         ttft = _first_token(batch, users, steps, costs)
         if closed:
             users = np.maximum(batch + steps.rate_per_s * ttft, 1.0)
             met = 1.0 - 1.0 / users
     sigmas = NormalDist().inv_cdf(quantile)
-    above = _steps(batch + 1.0, met, replies, costs).mean_s
+    above = steps_at(batch + 1.0, met, replies, costs).mean_s
     elasticity = np.clip((above / steps.mean_s - 1.0) * batch, 0.0, 0.98)
     variance = batch * ((1.0 - batch / users) if closed else 1.0 / (1.0 - elasticity))
     variance = variance * (1.0 + steps.companions)
     peak = batch + sigmas * np.sqrt(variance) + _skewed(sigmas)
-    slow = batch + sigmas * np.sqrt(_WITHIN_LIFE * variance) + _skewed(sigmas)
+    tpot = _token_quantile(batch, met, variance, steps, replies, costs, sigmas)
     drift = elasticity * np.sqrt(variance) / np.maximum(batch, 1.0)
     spread = _first_token_deviation(batch, ttft, drift, steps, costs)
     return State(
@@ -151,110 +102,43 @@ def steady(
         rate_per_s=steps.rate_per_s,
         tpot_s=steps.mean_s / costs.tokens_per_step,
         ttft_s=ttft,
-        tpot_quantile_s=_steps(slow, met, replies, costs).mean_s / costs.tokens_per_step,
+        tpot_quantile_s=tpot / costs.tokens_per_step,
         ttft_quantile_s=ttft + (sigmas + _skewed(sigmas)) * spread,
         prompt_load=steps.load,
         peak_batch=np.minimum(peak, users),
     )
 
 
-def _steps(batch: Array, met: Array, replies: Replies, costs: ServiceCosts) -> _Steps:
-    """The steps at a mean batch of which a request meets a share.
-
-    Longer steps bring more prompts and fuller queues, which make steps longer: a few rounds settle it.
-    """
-    size = batch * met + 1.0
-    count = np.maximum(replies.mean - 1.0, 1.0) / costs.tokens_per_step
-    arrivals = batch * met / count
-    decode, lone = costs.decode(size), costs.lone(size)
-    crowds = np.stack([curve(size) for curve in costs.among])
-    work, running = lone, np.zeros_like(batch)
-    mean = decode + arrivals * lone
-    for _ in range(_ROUNDS):
-        rate = batch / (count * mean)
-        overlap = met / (1.0 + replies.variation**2)
-        companions = _companions(rate * work, costs.square) * overlap
-        decode = costs.decode(size + companions)
-        first = _first(arrivals * np.clip(running / mean, 1.0, 10.0))
-        among = _among(crowds, 1.0 / first)
-        work = first * lone + (1.0 - first) * among
-        running = _running(decode, lone, among, arrivals, first, costs)
-        service = among + np.where(costs.riding, costs.filled * decode, 0.0)
-        load = rate * service
-        queue = costs.shared**2 * _queue(load, service, costs.square) * met
-        own = np.where(costs.riding, costs.passes * decode, 0.0) + lone + rate * running * among
-        behind = np.maximum(own - costs.passes * mean, 0.0)
-        free = np.maximum(1.0 - arrivals * costs.passes / np.maximum(load, 1e-9), 0.0)
-        found = rate * among * met * (behind + queue * free)
-        settled = decode + arrivals * work + found / count
-        mean = (mean + 2.0 * settled) / 3.0
-    rate = batch / (count * mean)
-    return _Steps(decode, among, mean, running, rate, load, queue, companions)
-
-
-def _first(number: Array) -> Array:
-    """Share of prompts that come first in their step where `number` come at random: (1 - e^-a) / a.
-
-    >>> _first(np.array([1.0])).round(3).tolist()
-    [0.632]
-    """
-    least = np.maximum(number, 1e-9)
-    return np.asarray(-np.expm1(-least) / least)
-
-
-def _running(
-    decode: Array, lone: Array, among: Array, arrivals: Array, first: Array, costs: ServiceCosts
+def _token_quantile(
+    batch: Array,
+    met: Array,
+    variance: Array,
+    steps: Steps,
+    replies: Replies,
+    costs: ServiceCosts,
+    sigmas: float,
 ) -> Array:
-    """Mean length of the step that an arrival meets, E[S^2] / E[S].
+    """A quantile of the mean step over a request: its batch drifts, and prompts it meets are few.
 
-    Prompts of one pass come at random, a Poisson number in a step; those of several take turns.
+    The variance of the batch stays whole over a short reply, and falls to 2/3 over one as long as most.
+    The number of prompts met in n steps is about Poisson: a reply of 1 / x of the mean length sees x
+    times the variance, prompts of unequal length `square` times; of equal ones the batch tells already.
     """
-    long = _long(costs)
-    gap = lone - among
-    added = arrivals * (among + first * gap)
-    short = arrivals * (first * (gap**2 + 2.0 * gap * among) + among**2 * costs.square)
-    square = (1.0 - long) * (short + (among * arrivals) ** 2) + long * among / costs.passes * added
-    return np.asarray((decode**2 + 2.0 * decode * added + square) / (decode + added))
+    unequal = 1.0 + replies.variation**2
+    within = 1.0 - (1.0 - _WITHIN_LIFE) / unequal**2
+    slow = batch + sigmas * np.sqrt(within * variance) + _skewed(sigmas)
+    drift = steps_at(slow, met, replies, costs).mean_s - steps.mean_s
+    count = np.maximum(replies.mean - 1.0, 1.0) / costs.tokens_per_step
+    prompts = steps.rate_per_s * steps.mean_s * steps.work_s**2 / count
+    own = (sigmas + _skewed(sigmas)) * np.sqrt(prompts * (costs.square * unequal - 1.0))
+    return np.asarray(steps.mean_s + np.hypot(drift, own))
 
 
-def _long(costs: ServiceCosts) -> Array:
-    """0 where prompts take one pass, 1 from two on."""
-    return np.clip(costs.passes - 1.0, 0.0, 1.0)
-
-
-def _companions(load: Array, square: Array) -> Array:
-    """Requests that begin to decode together with one: E[K^2] / E[K] - 1.
-
-    K prompts are read while decode all but stands still, as many as M/G/1 serves in a busy period: mean
-    1 / (1 - load), variance (load (1 - load) + (r s)^2 square) / (1 - load)^3 (Takacs, Introduction to
-    the Theory of Queues, 1962).
-
-    >>> float(_companions(np.array(0.5), np.array(1.0)))  # 1 + (0.25 + 0.25) / 0.25
-    3.0
-    """
-    busy = np.clip(load, 0.0, VALID_LOAD)
-    free = 1.0 - busy
-    return np.asarray(busy / free + (busy * free + busy**2 * square) / free**2)
-
-
-def _among(crowds: Array, number: Array) -> Array:
-    """What each further of a number of prompts in a pass adds, from its values at 2, 4, 8, ...
-
-    >>> _among(np.array([[1.0], [2.0]]), np.array([2.0**1.5])).tolist()
-    [1.5]
-    """
-    place = np.clip(np.log2(np.maximum(number, 2.0)) - 1.0, 0.0, len(crowds) - 1.0)
-    low = np.minimum(place.astype(np.int64), len(crowds) - 2)
-    points = np.arange(crowds.shape[1])
-    share = place - low
-    return np.asarray((1.0 - share) * crowds[low, points] + share * crowds[low + 1, points])
-
-
-def _first_token(batch: Array, users: Array, steps: _Steps, costs: ServiceCosts) -> Array:
+def _first_token(batch: Array, users: Array, steps: Steps, costs: ServiceCosts) -> Array:
     """Mean time to the first token; `users` are endless where requests come from outside."""
     size = np.maximum(batch, 1.0)
     closed = np.isfinite(users)
-    long = _long(costs)
+    long = long_prompts(costs)
     own = np.where(costs.riding, costs.passes * costs.decode(size), 0.0) + costs.lone(size)
     # a closed loop sends the next request as a step ends, and the host takes some of the next one
     seen = np.where(costs.request_s > 0.0, steps.mean_s - costs.request_s, 0.0)
@@ -274,7 +158,7 @@ def _first_token(batch: Array, users: Array, steps: _Steps, costs: ServiceCosts)
 
 
 def _first_token_deviation(
-    batch: Array, ttft: Array, drift: Array, steps: _Steps, costs: ServiceCosts
+    batch: Array, ttft: Array, drift: Array, steps: Steps, costs: ServiceCosts
 ) -> Array:
     """Standard deviation of the time to the first token.
 
@@ -282,14 +166,16 @@ def _first_token_deviation(
     batch that drifts.
     """
     lone = costs.lone(np.maximum(batch, 1.0))
-    short = 1.0 - _long(costs)
+    short = 1.0 - long_prompts(costs)
     number = steps.rate_per_s * steps.running_s * (1.0 + costs.ahead)
     service = steps.among_s * costs.square
     slower = short * (ttft - costs.request_s) + (1.0 - short) * costs.passes * steps.decode_s
-    cubes = steps.rate_per_s * service**3 / (3.0 * np.maximum(1.0 - steps.load, 1.0 - _FULL))
+    cubes = steps.rate_per_s * service**3 / (3.0 * np.maximum(1.0 - steps.load, 1.0 - FULL))
     variance = (
         (costs.square - 1.0) * lone**2
-        + short * steps.running_s**2 / 12.0
+        + short
+        * steps.running_s**2
+        * (np.maximum(steps.running_s / steps.mean_s, 1.0) / 3.0 - 0.25)
         + short * number * costs.square * steps.among_s**2
         + steps.queue_s**2
         + costs.shared * cubes
@@ -305,12 +191,6 @@ def _skewed(sigmas: float) -> float:
     0.284
     """
     return max(sigmas**2 - 1.0, 0.0) / 6.0
-
-
-def _queue(load: Array, service: Array, square: Array) -> Array:
-    """Mean wait of M/G/1, W = load s E[s^2] / (2 s^2 (1 - load)); endless at full load."""
-    wait = load * service * square / (2.0 * np.maximum(1.0 - load, 1.0 - _FULL))
-    return np.asarray(wait)
 
 
 def stacked(
