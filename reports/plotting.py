@@ -20,6 +20,7 @@ from roofcast.hardware.errors import InputError
 from roofcast.reports import figure_data
 from roofcast.simulator.api import Setup
 from roofcast.simulator.prediction import Forecast, forecast_pass
+from roofcast.simulator.trajectory import Trajectory
 from roofcast.simulator.workload import Workload
 
 if TYPE_CHECKING:
@@ -126,6 +127,13 @@ class Plots:
         contexts = np.ravel(np.broadcast_to(self.forecast.context, shape))
         for batch, context in zip(batches, contexts, strict=True):
             yield f"batch {batch:,.0f}, context {context:,.0f}"
+
+
+def plot_reply(reply: Trajectory) -> Drawing:
+    """One reply as its cache grows, each step split by cause."""
+    from roofcast.reports.figures.pages import reply_figure
+
+    return Drawing(reply_figure(reply))
 
 
 def plot(forecast: Forecast) -> Plots:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +12,9 @@ from roofcast.hardware.errors import InputError
 from roofcast.simulator.api import Setup
 from roofcast.simulator.prediction import CAUSES, Forecast
 from roofcast.simulator.workload import Array
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,24 @@ class Trajectory:
     def tokens_per_s(self) -> float:
         """Output tokens per second of the batch over the whole reply, prefill included."""
         return float(self.steps.batch.flat[0]) * self.output_tokens / self.total_s
+
+    def __str__(self) -> str:
+        """When the first token comes and the last, then the steps as a table."""
+        return f"{self._summary()}\n{self.steps}"
+
+    def _repr_html_(self) -> str:
+        """The same as a notebook shows it."""
+        return f"<p>{self._summary()}</p>{self.steps._repr_html_()}"
+
+    def _summary(self) -> str:
+        return (
+            f"{self.output_tokens:,} tokens: the first after {self.ttft_s:.4g} s, "
+            f"then {self.tpot_s:.4g} s a token, {self.total_s:.4g} s in all"
+        )
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """The decode steps as rows, with the columns of `roofcast predict`."""
+        return self.steps.to_dataframe()
 
     @property
     def decode_causes_s(self) -> dict[str, float]:

@@ -8,8 +8,10 @@ import pytest
 
 from roofcast.hardware.errors import InputError
 from roofcast.reports import plot
-from roofcast.simulator import Forecast, forecast, grid
+from roofcast.reports.plotting import plot_reply
+from roofcast.simulator import Forecast, forecast, grid, setup
 from roofcast.simulator.tables import COLUMNS
+from roofcast.simulator.trajectory import decode
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +70,14 @@ def test_figures_show_themselves_and_go_to_files(two_by_two, tmp_path, name):
     drawing = getattr(two_by_two.plot, name)()
     assert "<svg" in drawing._repr_svg_()
     assert [path.suffix for path in drawing.save(tmp_path / name)] == [".png", ".svg"]
+
+
+def test_a_reply_shows_itself():
+    reply = decode(setup("llama-3.1-8b", "h100-sxm", engine="ideal"), 1000, 5)
+    assert str(reply).startswith("5 tokens: the first after 0.01")
+    assert reply._repr_html_().count("<tr>") == 1 + 4
+    assert len(reply.to_dataframe()) == 4
+    assert "<svg" in plot_reply(reply)._repr_svg_()
 
 
 def test_the_accessor_and_the_function_are_the_same(two_by_two):
