@@ -139,13 +139,14 @@ class CostTable:
     offload: float = 0.0
     _counted: dict[tuple[object, ...], tuple[Operator, ...]] = field(default_factory=dict)
     _timed: dict[tuple[object, ...], OperatorTime] = field(default_factory=dict)
+    _profiles: dict[tuple[str, ...], Profile] = field(default_factory=dict)
 
     def of(self, where: Setup, budget: int, riding: bool) -> StepCosts:
         """What steps of one set-up take, of up to `budget` tokens; `riding` prompts share them."""
         groups = where.parallelism.data
         cut = _Cut.of(self.lengths, float(budget))
         decode = self.decode(where)
-        reading = prompt_attention.reading(prompt_profile(where.profile), where.device)
+        reading = self._reading(where)
         attention = self._prompt_attention(where, reading, cut)
         rows = cut.rows(groups)
         own = self._bodies(where, reading, f"{BODIES} {budget}", rows) + self._head(where)
@@ -169,6 +170,14 @@ class CostTable:
             shared=float(cut.mean(np.minimum(cut.tokens / budget, 1.0))),
             square=float(cut.mean(each**2)) / alone**2,
         )
+
+    def _reading(self, where: Setup) -> Profile:
+        """The profile of passes that read prompts, made once for each device's."""
+        key = (where.device.id, where.profile.name, where.profile.engine)
+        if key not in self._profiles:
+            reading = prompt_attention.reading(prompt_profile(where.profile), where.device)
+            self._profiles[key] = reading
+        return self._profiles[key]
 
     def decode(self, where: Setup, new: int = 1) -> Array:
         """Decode steps over `BATCHES` that compute `new` tokens a sequence."""

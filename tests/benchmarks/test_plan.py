@@ -1,5 +1,5 @@
 """A plan over twelve devices, all parallelisms of up to eight devices and four pairs of dtypes, with
-objectives; run with `pytest tests/benchmarks -s`. The target is 3 s."""
+objectives; run with `pytest tests/benchmarks -s`. Processor time counts: others may use the machine."""
 
 from time import perf_counter, process_time
 
@@ -15,11 +15,11 @@ DEVICES = (
     *("a100-sxm-80gb", "h100-sxm", "h100-nvl", "h100-pcie", "h200-sxm", "b200-sxm"),
     *("b300-sxm", "gb200", "l40s", "rtx-pro-6000-blackwell-server", "mi300x", "mi325x"),
 )
-REPEATS = 3
+REPEATS, LIMIT_S = 3, 3.0
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-70b", "qwen3-235b-a22b"])
-def test_a_plan_over_twelve_devices(model: str) -> None:
+def test_a_plan_over_twelve_devices_takes_less_than_three_seconds(model: str) -> None:
     asked = Asked(
         model=load(model),
         traffic=Traffic(lognormal(1000, 3000), lognormal(300, 900), rate_per_s=40),
@@ -41,3 +41,4 @@ def test_a_plan_over_twelve_devices(model: str) -> None:
         f"fastest of {REPEATS} {min(wall):.2f} s ({min(cpu):.2f} s of processor time)"
     )
     assert found.deployments
+    assert min(cpu) < LIMIT_S
