@@ -30,8 +30,9 @@ class Deployment:
 
     Times are means, quantiles where the name says so, at the traffic asked. `capacity` is the traffic
     one replica could take, `headroom` how much more all of them could than is asked, as a fraction.
-    `binds` is what stops a replica there, `prompt_load` the share of its time that prompts take. Costs and energy are at the traffic asked. `prefill` holds
-    the replicas that read prompts where those are not the ones that decode.
+    `binds` is what stops a replica there, `prompt_load` the share of its time that prompts take. Costs
+    and energy are at the traffic asked. `prefill` holds the replicas that read prompts where those are
+    not the ones that decode.
     """
 
     where: Setup
