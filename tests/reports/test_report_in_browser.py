@@ -16,11 +16,13 @@ import pytest
 
 from roofcast.hardware.catalog import find
 from roofcast.reports.document import html
+from roofcast.reports.gathering import Options, gather
 from roofcast.reports.sections import cases
 from roofcast.reports.sections.order import document
 from roofcast.simulator.api import setup
 from roofcast.simulator.models import from_fields
 from tests.reports.conftest import LLAMA_8B
+from tests.reports.test_report_sections import FILES, SCENARIO
 
 playwright = pytest.importorskip("playwright.sync_api")
 axe = pytest.importorskip("axe_playwright_python")
@@ -81,13 +83,19 @@ def test_a_browser_that_hangs_is_given_up():
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory):
-    """Two devices, one of them named by someone hostile."""
+    """Two devices, a plan and an audit; names and files are someone hostile's."""
     where = [
         setup(from_fields(LLAMA_8B, name=name), find("h100-sxm"), engine=engine)
         for name, engine in ((EVIL, "vllm"), (EVIL, "sglang"))
     ]
-    path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(html.render(document(cases.build(where, [1, 64], [1024]), "0")))
+    folder = tmp_path_factory.mktemp("report")
+    result = folder / f"{EVIL.replace('/', chr(0x2044))}.json"
+    result.write_text((FILES / "sglang_one_batch.jsonl").read_text())
+    (folder / "chat.toml").write_text(SCENARIO)
+    given = Options(plan=folder / "chat.toml", audit=[result])
+    asked = gather(given, "llama-3.1-8b", [setup("llama-3.1-8b", "h100-sxm")], {})
+    path = folder / "report.html"
+    path.write_text(html.render(document(cases.build(where, [1, 64], [1024]), "0", asked=asked)))
     return path
 
 
@@ -195,6 +203,7 @@ def test_a_point_tells_its_values_when_hovered(browser, report):
 @pytest.mark.parametrize(("size", "scheme"), [("wide", "light"), ("narrow", "dark")])
 def test_no_serious_accessibility_fault(browser, report, size, scheme):
     with opened(browser, report, size, color_scheme=scheme, bypass_csp=True) as (page, _):
+        page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
         page.evaluate(resources.files(axe).joinpath("axe.min.js").read_text("utf-8"))
         found = page.evaluate("axe.run({exclude: ['.drawing svg']})")[
             "violations"
