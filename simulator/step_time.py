@@ -29,7 +29,7 @@ from roofcast.simulator.roofline import Roofs, operator_time
 from roofcast.simulator.serving_costs import shared_s
 from roofcast.simulator.workload import Array, Workload
 
-_PER_SEQUENCE = ("lm_head", "sampler")
+_PER_SEQUENCE = ("lm_head", "sampler", "logits_gather")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofcast.hardware.errors import CapacityError, InputError
+from roofcast.simulator import Parallelism, setup
 from roofcast.simulator.batching import Policy, Served, serve
 from roofcast.simulator.requests import Requests, requests
 from roofcast.simulator.step_time import StepTimes, Surface, tabulate
@@ -221,6 +222,13 @@ def test_a_lone_prompt_takes_the_time_of_its_prefill() -> None:
     times = tabulate(where, max_tokens=512, max_sequences=64, max_context=4000)
     prefill = float(where.prefill(1, 300).step_time_s)
     assert times(0, 0.0, [(0, 300)]) == pytest.approx(prefill, rel=0.01)
+
+
+def test_over_many_ranks_a_prompt_gathers_the_logits_of_one_token() -> None:
+    where = setup("llama-3.1-8b", "rtx-4090", profile="ideal", parallelism=Parallelism(4))
+    times = tabulate(where, max_tokens=2048, max_sequences=64, max_context=4000)
+    prefill = float(where.prefill(1, 1000).step_time_s)
+    assert times(0, 0.0, [(0, 1000)]) == pytest.approx(prefill, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,7 @@ OPEN = {
     "long prompts": Case(LLAMA, "3000", "100", 5, count=12_000),
     "several passes": Case(LLAMA, "20000", "300", 0.6, count=12_000),
     "two ranks": Case(made("llama-3.1-70b", KERNELS, 2, "h200-sxm"), "2000", "300", 1.5),
+    "four over PCIe": Case(made("llama-3.1-8b", KERNELS, 4, "rtx-4090"), "1000", "300", 2),
     "experts": Case(made("qwen3-30b-a3b", KERNELS), "1000", "200", 8),
 }
 

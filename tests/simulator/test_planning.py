@@ -26,6 +26,8 @@ from roofcast.simulator.planning.traffic import (
     observed,
     uniform,
 )
+from roofcast.simulator.requests import requests
+from roofcast.simulator.simulation import simulation
 
 LLAMA = load("llama-3.1-8b")
 CHAT = Traffic(Lengths(1000), Lengths(200), rate_per_s=20)
@@ -180,6 +182,23 @@ def test_a_plan_says_where_its_steady_state_was_not_checked() -> None:
     assert busy.replicas == 1
     assert busy.prompt_load > 0.8
     assert not busy.certain
+
+
+def test_a_plan_bound_by_the_cache_hardly_preempts() -> None:
+    """At the most that a replica can take, simulated: steps as long, next to none recomputed."""
+    traffic = Traffic(Lengths(3000), Lengths(500), rate_per_s=1)
+    options = replace(FLOOR, tensor=(4,))
+    most = plan(asked("rtx-4090", traffic=traffic, options=options)).deployments[0]
+    assert most.binds == LIMITS[2]
+    full = replace(traffic, rate_per_s=0.999 * most.capacity)
+    best = plan(asked("rtx-4090", traffic=full, options=options)).deployments[0]
+    count = 3000
+    arrivals = np.cumsum(np.random.default_rng(3).exponential(1 / full.amount, count))
+    trace = requests(arrivals * (count / full.amount) / arrivals[-1], 3000, 500)
+    served = simulation(best.where, trace).run(trace)
+    middle = slice(count // 5, 4 * count // 5)
+    assert served.preemptions.sum() < 0.02 * count
+    assert best.tpot_s == pytest.approx(served.tpot_s[middle].mean(), rel=0.05)
 
 
 def test_users_in_flight_are_shared_by_the_replicas() -> None:
