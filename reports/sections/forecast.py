@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from roofcast.reports import forecast_text, units, words
 from roofcast.reports.document.blocks import Bullets, Captioned, Figure, Section, Text
 from roofcast.reports.sections import drawing
-from roofcast.reports.sections.cases import Case
+from roofcast.reports.sections.cases import Case, many_batches, many_contexts
 from roofcast.reports.tables import Column, Table
 from roofcast.simulator.memory import Memory
 from roofcast.simulator.prediction import Forecast
@@ -17,11 +18,12 @@ from roofcast.simulator.prediction import Forecast
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawn
 
+_MOST_CURVES = 4
 _ROOFLINE_BATCHES = (1.0, 16.0, 128.0)
 
 
-def section(case: Case, number: int) -> Section:
-    """`number` tells the sections of several devices apart."""
+def section(case: Case, number: int, *, alone: bool = False) -> Section:
+    """`number` tells the sections of several devices apart; one `alone` gets its own curves."""
     warnings = (*case.where.architecture.warnings, *case.where.profile.warnings)
     return Section(
         f"device-{number}",
@@ -33,6 +35,7 @@ def section(case: Case, number: int) -> Section:
             Bullets(tuple(forecast_text.reasons(case.where, case.points))),
             roofline(case, number),
             bounds(case, number),
+            *(curves(case) if alone else ()),
             *memory(case),
         ),
     )
@@ -56,6 +59,44 @@ def roofline(case: Case, number: int) -> Figure:
     )
 
 
+def curves(case: Case) -> tuple[Figure, Figure]:
+    """Tokens/s over batch and time per token over context, with their bands."""
+    contexts, batches = _few(case.contexts), _few(case.batches)
+
+    def by_batch() -> Drawn:
+        from roofcast.reports.figures.pages import throughput_figure
+
+        return throughput_figure([case.where.decode(many_batches(case), each) for each in contexts])
+
+    def by_context() -> Drawn:
+        from roofcast.reports.figures.pages import latency_figure
+
+        return latency_figure([case.where.decode(each, many_contexts(case)) for each in batches])
+
+    band = "Bands hold 80 % of measured steps; dotted where the cache no longer fits in memory."
+    named = [", ".join(f"{each:,}" for each in few) for few in (contexts, batches)]
+    return (
+        drawing.block(
+            by_batch,
+            "tokens",
+            "Tokens/s by batch.",
+            f"A curve for each context: {named[0]}. {band}",
+        ),
+        drawing.block(
+            by_context,
+            "waits",
+            "Time per token by context.",
+            f"One for each batch: {named[1]}. {band}",
+        ),
+    )
+
+
+def _few(values: Sequence[int]) -> list[int]:
+    """The values, or as many as an eye can tell apart."""
+    picked = np.linspace(0, len(values) - 1, min(len(values), _MOST_CURVES)).round().astype(int)
+    return [values[index] for index in np.unique(picked)]
+
+
 def bounds(case: Case, number: int) -> Figure:
     """What bounds a step at every batch and context, and what fits."""
 
@@ -74,13 +115,15 @@ def bounds(case: Case, number: int) -> Figure:
 
 
 def _described(forecast: Forecast) -> str:
+    bounds = [words.bound_at(forecast, index) for index in range(len(_ROOFLINE_BATCHES))]
     said = ", ".join(
-        f"{words.bound_at(forecast, index)} at batch {batch:.0f}"
-        for index, batch in enumerate(_ROOFLINE_BATCHES)
+        f"{bound} at batch {batch:.0f}"
+        for bound, batch in zip(bounds, _ROOFLINE_BATCHES, strict=True)
     )
+    whole = f"{bounds[0]} at all of them" if len(set(bounds)) == 1 else said
     return (
         "Rate over arithmetic intensity, both logarithmic; each operator at "
-        f"batch 1, 16 and 128. The whole step is {said}."
+        f"batch 1, 16 and 128. The whole step is {whole}."
     )
 
 

@@ -37,7 +37,10 @@ def document(
         audited.section(asked.audited) if asked.audited else None,
         audited.gains(asked.gains) if asked.gains else None,
         calibrated.section(asked.calibration, asked.calibration_gap) if asked.calibration else None,
-        *(forecast.section(case, number) for number, case in enumerate(cases, start=1)),
+        *(
+            forecast.section(case, number, alone=len(cases) == 1)
+            for number, case in enumerate(cases, start=1)
+        ),
         trust.section(cases),
         assumptions.section(cases),
         assumptions.limits(cases),

@@ -126,6 +126,14 @@ def test_mistakes_are_one_line(roofcast, arguments, error):
     assert error.rpartition(" ")[2].strip(".") in err
 
 
+def test_one_device_alone_has_its_curves():
+    """On paper, where the interactive view is not, they are all there is of throughput."""
+    where = setup(from_fields(LLAMA_8B, name="m"), "h100-sxm", profile=PROFILE)
+    alone = document(cases.build([where], [1, 8], [1024]), "0")
+    section = next(s for s in alone.sections if s.key == "device-1")
+    assert {"Tokens/s by batch.", "Time per token by context."} <= set(captions(section))
+
+
 class TestComparison:
     @pytest.fixture
     def two(self):
