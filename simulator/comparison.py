@@ -206,7 +206,7 @@ class TensorCurve:
     @property
     def speedup(self) -> Array:
         """How much faster one user is served than with the smallest size."""
-        return self.single_s[0] / self.single_s
+        return np.asarray(self.single_s[0] / self.single_s)
 
     @property
     def best_for_one_user(self) -> int:
