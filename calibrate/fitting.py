@@ -141,12 +141,14 @@ def fit(
     sample: Sample,
     noise: float = 0.1,
     begin: Mapping[str, float] | None = None,
+    tolerance: float = 1e-8,
 ) -> Fit:
     """Minimise sum of weight x rho(log(measured / model) / noise) with rho = soft L1.
 
     `noise` is the log ratio beyond which a row counts as an outlier and pulls linearly; it also is
     what a prior is weighed against. The search sets out from `begin` where it names a parameter (the
     result of a like fit), else from the start of the unknown; priors pull to the latter all the same.
+    It ends where a step improves the sum by less than `tolerance`, relative to it.
     """
     from scipy.optimize import least_squares
 
@@ -173,7 +175,14 @@ def fit(
     # lsmr searches a plane, so it needs two parameters.
     solver = "lsmr" if len(unknowns) > 1 else "exact"
     found = least_squares(
-        residuals, start, bounds=(low, high), loss="soft_l1", x_scale="jac", tr_solver=solver
+        residuals,
+        start,
+        bounds=(low, high),
+        loss="soft_l1",
+        x_scale="jac",
+        tr_solver=solver,
+        ftol=tolerance,
+        xtol=tolerance,
     ).x
     status: list[Status] = [
         "at lower bound" if x - a < d else "at upper bound" if b - x < d else "ok"

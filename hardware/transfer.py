@@ -53,7 +53,7 @@ def distance(one: Accelerator, other: Accelerator) -> float:
         apart = 1.0
     if _family(one) is not None and _family(one) == _family(other):
         apart = 0.0
-    if _stacked(one) != _stacked(other):
+    if stacked(one) != stacked(other):
         apart += 0.5
     ours, theirs = one.memory_bandwidth_bytes_per_s, other.memory_bandwidth_bytes_per_s
     if ours and theirs:
@@ -199,5 +199,6 @@ def _family(device: Accelerator) -> str | None:
     return device.architecture.split()[0] if device.architecture else None
 
 
-def _stacked(device: Accelerator) -> bool:
+def stacked(device: Accelerator) -> bool:
+    """Whether memory is stacked beside the chip (HBM)."""
     return (device.memory_type or "").upper().startswith("HBM")

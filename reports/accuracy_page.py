@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from roofcast.calibrate.serving_points.accuracy import Cell, FamilyAccuracy
@@ -41,7 +42,7 @@ def _section(family: FamilyAccuracy) -> str:
 
 
 def _rows(heads: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], Errors]]) -> list[str]:
-    columns = (*heads, "points", "median", "mean", "p90", "bias")
+    columns = (*heads, "points", "median", "mean", "p90", "bias", "in 80 % interval")
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     for labels, errors in rows:
         lines.append(f"| {' | '.join((*labels, *_cells(errors)))} |")
@@ -50,7 +51,8 @@ def _rows(heads: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], Errors]]
 
 def _cells(errors: Errors) -> tuple[str, ...]:
     fractions = (errors.median_ape, errors.mean_ape, errors.p90_ape, errors.signed_median)
-    return (f"{errors.rows:,}", *(units.percent(value) for value in fractions))
+    held = "" if math.isnan(errors.coverage) else units.percent(errors.coverage)
+    return (f"{errors.rows:,}", *(units.percent(value) for value in fractions), held)
 
 
 def _worst(cell: Cell) -> str:

@@ -8,14 +8,15 @@ from typing import Final
 from roofcast.hardware.profile import Parameter, Profile
 
 _PRODUCTS: Final = ("gemm", "experts", "attention", "state")
-_KEPT: Final = ("collective.",)
+_KEPT: Final = ("collective.", "gemm.compute_efficiency")
 _HOST: Final = ("layer_s", "step_s")
 
 
 def prompt_profile(profile: Profile) -> Profile:
     """The profile of a pass that reads prompts; the profile itself where only decode was measured.
 
-    Products and caches take `prefill.scale` times their roofs at peak, element-wise operators move
+    Products and caches take `prefill.scale` times their roofs, dense products at the share of the peak
+    that their kernels reach, all others at peak; element-wise operators move
     their bytes `prefill.activation_factor` times; launches are the host's, `prefill.layer_s` a layer
     and `prefill.step_s` a pass, and `prefill.state_s` each kernel of a recurrent mixer, whose scans of
     a prompt are many small launches. Collectives stay as they are.

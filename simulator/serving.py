@@ -98,17 +98,28 @@ class Costs:
     """What the engine takes, per point: the decode curve and the seconds one prompt adds.
 
     `shared` is the part of a decode step that a pass reading prompts too does not pay again.
-    `prompt_s` is the time of one prompt among others in full passes, `pass_s` what each pass costs
-    besides (host and launches), `request_s` what a request takes outside of any step. `most` caps
-    the sequences that decode at once (memory, settings).
+    `prompt_s` is the time of one prompt among others in full passes, `weights_s` what a pass with one
+    prompt takes longer because it waits for weights, `pass_s` what each pass costs besides (host and
+    launches), `request_s` what a request takes outside of any step. `most` caps the sequences that
+    decode at once (memory, settings).
     """
 
     decode: Curve
     shared: Curve
     prompt_s: Array
+    weights_s: Array
     pass_s: Array
     request_s: Array
     most: Array
+
+    def pass_time_s(self, prompts: Array) -> Array:
+        """Seconds of a pass that reads so many prompts (or that part of one).
+
+        n P + max(W - (n - 1) P, 0) + pass: the more prompts share it, the less it waits for weights.
+        """
+        beyond = np.maximum(prompts - 1.0, 0.0) * self.prompt_s
+        waiting = np.maximum(self.weights_s - beyond, 0.0)
+        return np.asarray(prompts * self.prompt_s + waiting + self.pass_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,14 +197,26 @@ def token_s(batch: Array, load: Load, costs: Costs, scheduler: Scheduler) -> Arr
 def first_token_s(
     batch: Array, tpot: Array, load: Load, costs: Costs, scheduler: Scheduler
 ) -> Array:
-    """Mean seconds to the first token: the running step, the queue and the request's own prompt."""
+    """Mean seconds to the first token: the running step, the queue and the request's own prompt.
+
+    Equal requests that were read in one pass end in one step, come back together and are read in one
+    pass again: each waits for all prompts of that pass.
+    """
     step = costs.decode(np.maximum(batch, 1.0))
-    filled = np.maximum(load.prompt / scheduler.token_budget, 1.0)
-    riding = np.where(scheduler.prompts_first, 0.0, filled * step)
-    own = costs.prompt_s + np.ceil(load.prompt / scheduler.token_budget) * costs.pass_s + riding
+    passes = np.maximum(load.prompt / scheduler.token_budget, 1.0)
+    together = np.minimum(_joined(load, scheduler), load.concurrency)
+    joined = np.where(load.equal & (passes == 1.0), together, 1.0 / passes)
+    own = passes * (costs.pass_time_s(joined) + _beside(batch, costs, scheduler))
     notice = (scheduler.poll_steps / 2.0 + scheduler.wait_steps) * step
     wait = _queue(batch, tpot, load, costs, scheduler)
     return np.asarray(costs.request_s + own + notice + wait)
+
+
+def _beside(batch: Array, costs: Costs, scheduler: Scheduler) -> Array:
+    """What the sequences that decode in a pass with prompts add to it; 0 where prompts go alone."""
+    busy = np.maximum(batch, 1.0)
+    riding = np.maximum(costs.decode(busy) - costs.shared(busy), 0.0)
+    return np.asarray(np.where(scheduler.prompts_first, 0.0, riding))
 
 
 def _joined(load: Load, scheduler: Scheduler) -> Array:
@@ -220,7 +243,7 @@ def _added(batch: Array, load: Load, costs: Costs, scheduler: Scheduler) -> Arra
     """
     spared = np.where(scheduler.prompts_first, 0.0, costs.shared(np.maximum(batch, 1.0)))
     passes = _passes(batch, load, scheduler)
-    return np.asarray(np.maximum(costs.prompt_s + passes * (costs.pass_s - spared), 0.0))
+    return np.asarray(np.maximum(passes * (costs.pass_time_s(1.0 / passes) - spared), 0.0))
 
 
 def _queue(batch: Array, tpot: Array, load: Load, costs: Costs, scheduler: Scheduler) -> Array:
@@ -233,9 +256,7 @@ def _queue(batch: Array, tpot: Array, load: Load, costs: Costs, scheduler: Sched
     O T after k waves; what can't be read within it queues, half of it on average.
     """
     passes = load.prompt / scheduler.token_budget
-    step = costs.decode(np.maximum(batch, 1.0))
-    riding = np.where(scheduler.prompts_first, 0.0, passes * step)
-    service = costs.prompt_s + passes * costs.pass_s + riding
+    service = passes * (costs.pass_time_s(1.0 / passes) + _beside(batch, costs, scheduler))
     reply = load.output * tpot
     busy = np.minimum(batch / reply * service, 0.95)
     random = np.where(load.equal, 0.0, busy * service / (2.0 * (1.0 - busy)))

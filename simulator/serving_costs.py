@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 from roofcast.hardware.profile import Profile
 from roofcast.simulator import prompt_attention
 from roofcast.simulator.api import Setup
-from roofcast.simulator.engines import find_engine
 from roofcast.simulator.memory import memory
 from roofcast.simulator.operators import operators
 from roofcast.simulator.passes import Operator
@@ -37,13 +36,14 @@ def costs(where: Setup, context: ArrayLike, prompt: ArrayLike) -> Costs:
     decode = where.decode(BATCHES[np.newaxis, :], contexts)
     groups = where.parallelism.data
     reading = where.prefill(groups, prompts)
-    riding = not find_engine(reading.work.engine).prompts_first
-    host = np.broadcast_to(reading.host_s + launches_s(reading), prompts.shape)
+    own, weights = prompt_s(reading)
+    zero = np.zeros(prompts.shape)
     return Costs(
         decode=Curve(BATCHES, decode.step_time_s),
         shared=Curve(BATCHES, spared_s(where, decode, _column(prompt))),
-        prompt_s=(prompt_s(reading, riding) + np.zeros(prompts.shape)) / groups,
-        pass_s=np.array(host),
+        prompt_s=(own + zero) / groups,
+        weights_s=weights + zero,
+        pass_s=reading.host_s + launches_s(reading) + zero,
         request_s=np.full(prompts.shape, where.profile.value("host.request_s", 0.0)),
         most=capacity(where, context),
     )
@@ -102,19 +102,21 @@ def shared_s(decode: Forecast) -> Array:
     return sum((_shared(operator, time) for operator, time in pairs), np.zeros(()))
 
 
-def prompt_s(reading: Forecast, riding: bool) -> Array:
-    """Seconds a prompt's own work takes, launches and host left out.
+def prompt_s(reading: Forecast) -> tuple[Array, Array]:
+    """Seconds of a prompt's own work, launches and host left out, and of waiting for weights.
 
-    Where prompts ride in decode steps those read the weights anyway: of products only FLOPs count.
+    Products take their FLOPs' time in the former, however many prompts share a pass; what reading the
+    weights takes longer is paid once a pass.
     """
-    scale = reading.profile.value("gemm.scale", 1.0)
-    total = np.zeros(())
+    total, waiting = np.zeros(()), np.zeros(())
     for operator, time in zip(reading.operators, reading.times, strict=True):
         own = time.total_s - time.fixed_s
-        if riding and operator.kind in WEIGHED:
-            own = np.minimum(own, time.compute_s * scale)
+        if operator.kind in WEIGHED:
+            scale = reading.profile.value(f"{operator.kind}.scale", 1.0)
+            alone, own = own, np.minimum(own, time.compute_s * scale)
+            waiting = waiting + alone - own
         total = total + own
-    return total
+    return total, waiting
 
 
 def launches_s(reading: Forecast) -> Array:

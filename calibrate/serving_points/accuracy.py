@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from roofcast.calibrate.serving_points.calibration import (
     Calibrated,
     device_of,
+    group_of,
     leave_out,
     model_of,
 )
+from roofcast.calibrate.serving_points.coverage import intervals
 from roofcast.calibrate.serving_points.design import Design
 from roofcast.calibrate.serving_points.errors import Errors
 from roofcast.calibrate.serving_points.fit import metric_s, si
@@ -93,7 +95,7 @@ def accuracy(made: Calibrated, say: Callable[[str], None] = lambda text: None) -
             held[name] = leave_out(family, table, sound, made.fitted, label)
             say(f"{family.name}: {name}")
     schemes = [
-        Scheme(name, metric, _errors(rows.ratios[metric]))
+        Scheme(name, metric, _errors(rows.ratios[metric], *_intervals(table, rows.ratios[metric])))
         for name, rows in held.items()
         for metric in family.metrics
     ]
@@ -125,11 +127,12 @@ def roofline(made: Calibrated) -> dict[str, Array]:
 def cells(table: Design, ratios: Array, label: Label) -> Iterable[Cell]:
     """Errors by group, largest groups first."""
     labels = np.array([label(case) for case in table.cases])
+    low, high = _intervals(table, ratios)
     counted = sorted(np.unique(labels), key=lambda name: -int((labels == name).sum()))
     for name in counted:
-        chosen = ratios[labels == name]
-        if np.isfinite(chosen).any():
-            yield Cell(str(name), _errors(chosen))
+        here = labels == name
+        if np.isfinite(ratios[here]).any():
+            yield Cell(str(name), _errors(ratios[here], low[here], high[here]))
 
 
 def worst_cells(made: Calibrated, ratios: Array, most: int = 8) -> Iterable[Cell]:
@@ -202,6 +205,14 @@ def _cell_label(case: Case) -> str:
     return ", ".join((*words, point.weight_dtype))
 
 
-def _errors(ratios: Array) -> Errors:
-    finite = ratios[np.isfinite(ratios)]
-    return Errors.of([(1.0, float(np.exp(-x)), 0.0, 0.0) for x in finite])
+def _intervals(table: Design, ratios: Array) -> tuple[Array, Array]:
+    devices = [device_of(case) for case in table.cases]
+    return intervals(ratios, devices, [group_of(case) for case in table.cases])
+
+
+def _errors(ratios: Array, low: Array | None = None, high: Array | None = None) -> Errors:
+    """Errors of log ratios measured / forecast within the ends of their intervals, if given."""
+    ends = np.nan if low is None else low, np.nan if high is None else high
+    rows = np.stack(np.broadcast_arrays(ratios, *ends), axis=-1)
+    known = rows[np.isfinite(ratios)]
+    return Errors.of([(1.0, *map(float, np.exp((-x, a - x, b - x)))) for x, a, b in known])

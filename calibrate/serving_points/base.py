@@ -1,12 +1,13 @@
 """What a fit of serving points starts from: a profile's kernels, before anything a step adds.
 
 Kernel tables of one device name several engines for the same product; engines pick the fastest kernel,
-tables don't always. Products therefore come from the table that is fastest on that device.
+tables don't always. Products therefore come from the table that is fastest on that device, and so does
+what collectives reach of a link.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Final
@@ -57,7 +58,25 @@ def _tabled(device: str, engine: str) -> Profile:
                 del parameters[name]
             lent = {n: p for n, p in best.parameters.items() if _of(n, stored.name)}
             parameters.update(_noted(lent, best.engine, engine))
+    parameters.update(_widest(rivals))
     return replace(own, parameters=parameters)
+
+
+_WIRE: Final = "collective.bandwidth_efficiency"
+
+
+def _widest(rivals: Sequence[Profile]) -> dict[str, Parameter]:
+    """What collectives reach of a link: engines take another algorithm where messages are large.
+
+    Tables time one algorithm over all sizes, so the best of them describes large messages.
+    """
+    found: dict[str, Parameter] = {}
+    for rival in rivals:
+        for name, parameter in rival.parameters.items():
+            known = found.get(name)
+            if name.startswith(_WIRE) and (known is None or known.value < parameter.value):
+                found[name] = replace(parameter, note=f"of {rival.engine}'s tables, the best here")
+    return found
 
 
 def _kernels(device: str, engine: str) -> Profile:

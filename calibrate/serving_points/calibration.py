@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from roofcast.calibrate.serving_points.bands import measured_band
 from roofcast.calibrate.serving_points.base import TABLED, base_profile
 from roofcast.calibrate.serving_points.conventions import EngineName, kernels_of
+from roofcast.calibrate.serving_points.coverage import enough
 from roofcast.calibrate.serving_points.design import Design, design
 from roofcast.calibrate.serving_points.fit import Family, ServingFit, fit_family, metric_s, si
 from roofcast.calibrate.serving_points.merge import SKEW, merge
@@ -20,10 +21,8 @@ from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.catalog import find
 from roofcast.hardware.profile import Band, HeldOut, Parameter, Profile
 from roofcast.hardware.profile_store import shipped
+from roofcast.hardware.transfer import stacked
 from roofcast.simulator.workload import Array
-
-_ENOUGH_ROWS, _ENOUGH_GROUPS = 40, 3
-"""From how many held-out rows and groups on a device has intervals of its own."""
 
 Progress = Callable[[str], None]
 
@@ -132,18 +131,28 @@ def _profiles(fitted: ServingFit, held: HeldOutRows) -> Iterable[Profile]:
 
 
 def _pairs(family: Family, table: Design) -> set[tuple[str, str]]:
-    """Devices and engines that get a profile: those with points, and those with kernel tables."""
+    """Devices and engines that get a profile: those with points, and those with tables and HBM.
+
+    Leaving out all devices of an architecture in turn shows that datacentre GPUs may lend each other
+    their steps. Cards with other memory hang on other hosts, and the runs of vLLM measured on two of
+    them contradict such a loan, so their profiles keep to kernels and assumed host times.
+    """
     pairs = {(case.setup.device.id, case.setup.profile.engine) for case in table.cases}
     for path in shipped():
         device, _, engine = path.name.removesuffix(".json").partition(".")
-        if engine in TABLED and engine in family.engines:
+        if engine in TABLED and engine in family.engines and stacked(find(device)):
             pairs.add((device, engine))
     return pairs
 
 
 def _origin(base: Profile, fitted: ServingFit) -> str:
-    steps = f"steps: {fitted.rows} public serving points of {fitted.family.name}"
-    return f"{base.origin}; {steps}"
+    engines = ", ".join(fitted.family.engines)
+    steps = f"steps fitted to {fitted.rows:,} public serving points ({engines}"
+    return f"{base.origin.partition('; steps')[0]}; {steps}{_years(fitted.family)})"
+
+
+def _years(family: Family) -> str:
+    return f", {family.years}" if family.years else ""
 
 
 def _own(held: HeldOutRows, device: str, metric: str) -> tuple[Array, str]:
@@ -151,8 +160,8 @@ def _own(held: HeldOutRows, device: str, metric: str) -> tuple[Array, str]:
     ratios = held.ratios[metric]
     here = np.array([device_of(case) == device for case in held.design.cases])
     seen = here & np.isfinite(ratios)
-    groups = {group_of(case) for case, use in zip(held.design.cases, seen, strict=True) if use}
-    if seen.sum() >= _ENOUGH_ROWS and len(groups) >= _ENOUGH_GROUPS:
+    groups = np.array([group_of(case) for case in held.design.cases])
+    if enough(seen, groups):
         return ratios[seen], device
     return ratios[np.isfinite(ratios)], "all devices"
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roofcast.calibrate.serving_points.resolve import Case
-from roofcast.calibrate.serving_points.terms import TERMS, pass_terms
+from roofcast.calibrate.serving_points.terms import TERMS, WAITS, pass_terms
 from roofcast.hardware.profile import Parameter, Profile
 from roofcast.simulator.api import Setup
 from roofcast.simulator.engines import find_engine
@@ -115,7 +115,7 @@ def design(cases: Sequence[Case]) -> Design:
         prefill[rows] = _terms(setup, reading, prompt_profile(_at_peak(setup.profile)), WEIGHED)[
             back
         ]
-        prefill[rows, : -len(_PER_PASS)] /= groups
+        prefill[np.ix_(rows, _PER_PROMPT)] /= groups
     return Design(tuple(cases), decode, prefill, most)
 
 
@@ -127,14 +127,14 @@ def by_setup(cases: Sequence[Case]) -> Iterable[list[int]]:
     return groups.values()
 
 
-_PER_PASS: Final = ("layers", "sequences", "steps")
+_PER_PASS: Final = (*WAITS, "state.kernels", "launches", "layers", "sequences", "steps")
+_PER_PROMPT: Final = [index for index, term in enumerate(TERMS) if term not in _PER_PASS]
 
 
 def _terms(setup: Setup, work: Workload, profile: Profile, weighed: tuple[str, ...] = ()) -> Array:
-    """Terms of a pass; `weighed` kinds count no bytes where prompts ride in decode steps."""
-    costed = setup.costed(work)
-    kinds = () if costed.kernels.prompts_first else weighed
-    return np.moveaxis(pass_terms(costed, setup.device, profile, kinds), 0, -1)
+    """Terms of a pass, the last axis; see `pass_terms`."""
+    found = pass_terms(setup.costed(work), setup.device, profile, weighed)
+    return np.moveaxis(found, 0, -1)
 
 
 def _at_peak(profile: Profile) -> Profile:

@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Errors of forecasts, as fractions. `coverage` is the share within the 80 % interval."""
+    """Errors of forecasts, as fractions; `coverage` is the share within 80 % intervals, NaN without."""
 
     rows: int
     signed_median: float
@@ -33,11 +33,12 @@ class Errors:
         measured, predicted, low, high = table.T
         signed = predicted / measured - 1.0
         held = (measured >= low) & (measured <= high)
+        known = np.isfinite(low).any() or np.isfinite(high).any()
         return cls(
             rows=len(table),
             signed_median=float(np.median(signed)),
             median_ape=float(np.median(np.abs(signed))),
             mean_ape=float(np.mean(np.abs(signed))),
             p90_ape=float(np.quantile(np.abs(signed), 0.9)),
-            coverage=float(np.mean(held)),
+            coverage=float(np.mean(held)) if known else float("nan"),
         )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -13,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from roofcast.calibrate.fitting import Estimate, Fit, Sample, fit
+from roofcast.calibrate.fitting import Estimate, Fit, Sample, Unknown, fit
 from roofcast.calibrate.serving_points.design import Design
 from roofcast.calibrate.serving_points.knobs import Knob, Panel, changed, knobs
 from roofcast.calibrate.serving_points.model import Predicted, predict
@@ -24,12 +25,19 @@ from roofcast.hardware.transfer import SPREAD, distance
 from roofcast.simulator.workload import Array
 
 NOISE: Final = 0.08
-"""Log ratio beyond which a point pulls linearly; what public points of one run scatter by."""
+"""Log ratio beyond which a point pulls linearly, unless a family says otherwise."""
+
+
+TOLERANCE: Final = 1e-4
+"""Where a search ends: forecasts no longer change by a thousandth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Engines fitted together: whose points count, how much each metric weighs, which knobs turn."""
+    """Engines fitted together: whose points count, how much each metric weighs, which knobs turn.
+
+    `years`, `news` and `noise` are explained in families.toml.
+    """
 
     name: str
     sources: str
@@ -38,6 +46,17 @@ class Family:
     knobs: tuple[Knob, ...]
     vendors: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    years: str = ""
+    news: float = 1.0
+    noise: float = NOISE
+
+    def unknowns(self, panel: Panel) -> list[Unknown]:
+        """What a fit has to find, priors drawn in so that they weigh as if only the news spoke."""
+        drawn = math.sqrt(self.news)
+        return [
+            each if each.prior_sd is None else replace(each, prior_sd=each.prior_sd * drawn)
+            for each in panel.unknowns()
+        ]
 
     def holds(self, case: Case) -> bool:
         """Whether a case belongs to the family."""
@@ -112,7 +131,8 @@ def fit_family(
         return np.concatenate([metric_s(found, design, m)[rows] for m, rows in blocks])
 
     sample = Sample(measured, weights, clusters)
-    result: Fit = fit(model, panel.unknowns(), sample, noise=NOISE, begin=begin)
+    unknowns = family.unknowns(panel)
+    result: Fit = fit(model, unknowns, sample, family.noise, begin, tolerance=TOLERANCE)
     return ServingFit(family, result.values, result.estimates, len(design.cases))
 
 
@@ -167,6 +187,9 @@ def _family(entry: Mapping[str, Any]) -> Family:
         knobs=changed(knobs(), entry.get("knobs", {})),
         vendors=tuple(entry.get("vendors", ())),
         devices=tuple(entry.get("devices", ())),
+        years=entry.get("years", ""),
+        news=entry.get("news", 1.0),
+        noise=entry.get("noise", NOISE),
     )
 
 

@@ -45,9 +45,9 @@ def targets(knob: Knob) -> tuple[str, ...]:
 
 def _parameter(knob: Knob, name: str, fitted: ServingFit, sources: tuple[str, ...]) -> Parameter:
     found = next((e for e in fitted.estimates if e.name == name), None)
-    shared = f"shared by the points of {fitted.family.name} ({fitted.rows})" if not knob.by else ""
+    shared = f"one value for {', '.join(fitted.family.engines)}" if not knob.by else ""
     if found is None:
-        note = f"mean of the {knob.by}s of {fitted.family.name}"
+        note = f"mean of the {knob.by}s with points"
         return Parameter(fitted.usual(name), knob.unit, "transferred", None, sources, note)
     note = "; ".join(filter(None, (shared, _doubt(found))))
     return Parameter(found.value, knob.unit, "fitted", found.standard_error, sources, note)

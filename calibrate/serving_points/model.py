@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from roofcast.calibrate.serving_points.design import Design
 from roofcast.calibrate.serving_points.knobs import Panel, Values
-from roofcast.calibrate.serving_points.terms import HOST, TERMS
+from roofcast.calibrate.serving_points.terms import HOST, TERMS, WAITS
 from roofcast.simulator.serving import Costs, Curve, Static, Steady, closed_loop, static_batch
 from roofcast.simulator.serving_costs import BATCHES
 from roofcast.simulator.workload import Array
@@ -21,6 +21,7 @@ _SHARED: Final = (
     "state.kernels", "elementwise.kernels", "collectives",
 )  # fmt: skip
 _HOST_TERMS: Final = np.array([term in HOST for term in TERMS], dtype=float)
+_WAIT_TERMS: Final = np.array([term in WAITS for term in TERMS], dtype=float)
 _SHARED_TERMS: Final = np.array([term in _SHARED for term in TERMS], dtype=float)
 
 
@@ -64,10 +65,12 @@ def costs(panel: Panel, values: Values) -> Costs:
     dispatch = _over(design.decode, panel.multipliers("dispatch", values))
     decode = np.maximum(device, dispatch) + _over(design.decode, turned * _HOST_TERMS)
     shared = _over(design.decode, turned * _SHARED_TERMS)
+    reading = panel.multipliers("prefill", values)
     return Costs(
         decode=Curve(BATCHES, decode),
         shared=Curve(BATCHES, shared),
-        prompt_s=_sum(design.prefill, panel.multipliers("prefill", values)),
+        prompt_s=_sum(design.prefill, reading * (1.0 - _WAIT_TERMS)),
+        weights_s=_sum(design.prefill, reading * _WAIT_TERMS),
         pass_s=_sum(design.prefill, panel.multipliers("pass", values)),
         request_s=_sum(design.prefill, panel.multipliers("request", values)),
         most=design.most,
@@ -87,6 +90,6 @@ def _static(design: Design, found: Costs) -> Static:
     load = design.load
     together = np.minimum(load.concurrency, found.most)
     passes = np.maximum(together * load.prompt / design.scheduler.token_budget, 1.0)
-    prompts = found.request_s + together * found.prompt_s + passes * found.pass_s
+    prompts = found.request_s + passes * found.pass_time_s(together / passes)
     step = found.decode(np.maximum(together, 1.0))
     return static_batch(load.concurrency, load.output, step, prompts, found.most)

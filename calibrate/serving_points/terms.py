@@ -25,8 +25,10 @@ ROOFS: Final = tuple(f"{kind}.roof" for kind in KINDS)
 LAUNCHED: Final = ("gemm", "attention", "state", "elementwise")
 """Kinds whose kernels cost the same time to launch in a captured step; experts keep their table's."""
 KERNELS: Final = tuple(f"{kind}.kernels" for kind in LAUNCHED)
+WAITS: Final = ("gemm.weights", "experts.weights")
+"""What products of a prompt take beyond their FLOPs' time, because weights have to be read."""
 TERMS: Final = (
-    *ROOFS, *KERNELS, "experts.fixed", "link", "collectives",
+    *ROOFS, *WAITS, *KERNELS, "experts.fixed", "link", "collectives",
     "launches", "layers", "sequences", "steps",
 )  # fmt: skip
 HOST: Final = ("layers", "sequences", "steps")
@@ -34,9 +36,9 @@ HOST: Final = ("layers", "sequences", "steps")
 
 
 def pass_terms(
-    work: Pass, device: Accelerator, base: Profile, flops_only: tuple[str, ...] = ()
+    work: Pass, device: Accelerator, base: Profile, weighed: tuple[str, ...] = ()
 ) -> Array:
-    """Terms of one pass: (terms, *points). Kinds in `flops_only` count no bytes.
+    """Terms of one pass: (terms, *points). Kinds that are `weighed` count waits for weights apart.
 
     Seconds of roofs by kind, of the experts' fixed costs, on the wire (link) and of collectives'
     latencies; counts of kernels by kind, of all launches, of layers, sequences and steps.
@@ -45,7 +47,7 @@ def pass_terms(
     shape = work.workload.shape
     sums = {name: np.zeros(shape) for name in TERMS}
     for operator in operators(work):
-        _add(sums, operator, roofs, flops_only)
+        _add(sums, operator, roofs, weighed)
     sums["layers"] = sums["layers"] + len(work.architecture.layers)
     sums["sequences"] = sums["sequences"] + work.sequences
     sums["steps"] = sums["steps"] + 1.0
@@ -53,12 +55,13 @@ def pass_terms(
 
 
 def _add(
-    sums: dict[str, Array], operator: Operator, roofs: Roofs, flops_only: tuple[str, ...]
+    sums: dict[str, Array], operator: Operator, roofs: Roofs, weighed: tuple[str, ...]
 ) -> None:
     time = operator_time(operator, roofs)
     moved = time.total_s - time.fixed_s
-    if operator.kind in flops_only:
-        moved = np.minimum(moved, time.compute_s)
+    if operator.kind in weighed:
+        alone, moved = moved, np.minimum(moved, time.compute_s)
+        sums[f"{operator.kind}.weights"] = sums[f"{operator.kind}.weights"] + alone - moved
     sums["launches"] = sums["launches"] + operator.launches
     if operator.kind == "collective":
         sums["link"] = sums["link"] + moved

@@ -28,7 +28,8 @@ def load(concurrency: float, prompt: float = 1000, output: float = 500, spread: 
 def costs(step: float = 0.01, each: float = 0.0, prompt: float = 0.05, most: float = 1e9) -> Costs:
     steps = (step + each * BATCHES)[np.newaxis, :]
     zero = Curve(BATCHES, np.zeros((1, BATCHES.size)))
-    return Costs(Curve(BATCHES, steps), zero, a(prompt), a(0.0), a(0.0), a(most))
+    nothing = a(0.0)
+    return Costs(Curve(BATCHES, steps), zero, a(prompt), nothing, nothing, nothing, a(most))
 
 
 def scheduler(first: bool = False, budget: float = 8192, poll: float = 1, wait: float = 0) -> Scheduler:
@@ -112,6 +113,21 @@ def test_a_pass_with_decode_does_not_read_the_weights_twice():
     other = closed_loop(load(32, spread=0.8), whole, scheduler()).tpot_s
     # F differs by what the request's own pass takes, hence only nearly equal
     assert one == pytest.approx(other, rel=1e-2)
+
+
+def test_prompts_in_one_pass_wait_for_weights_once():
+    """A prompt of 50 ms waits 80 ms for weights; two wait 30 ms beyond their work, three not at all."""
+    made = replace(costs(prompt=0.05), weights_s=a(0.08))
+    assert made.pass_time_s(a(1.0))[0] == pytest.approx(0.13)
+    assert made.pass_time_s(a(2.0))[0] == pytest.approx(0.13)
+    assert made.pass_time_s(a(3.0))[0] == pytest.approx(0.15)
+
+
+def test_equal_prompts_read_in_one_pass_end_together():
+    """Four prompts of 250 tokens fill a pass of 1000: each has its first token when all four have."""
+    how = scheduler(first=True, budget=1000)
+    found = closed_loop(load(4, prompt=250), costs(), how)
+    assert found.ttft_s[0] >= 4 * 0.05
 
 
 def test_a_static_batch_too_large_for_memory_runs_in_turns():
