@@ -9,6 +9,7 @@ import numpy as np
 from roofcast.reports import units, words
 from roofcast.reports.tables import Column, Table
 from roofcast.simulator.planning.asked import Asked
+from roofcast.simulator.planning.candidates import OFFLOADED
 from roofcast.simulator.planning.plan import NO_PRICE, Deployment, Plan
 from roofcast.simulator.planning.traffic import Lengths
 
@@ -22,7 +23,7 @@ def question(asked: Asked) -> str:
     if traffic.users is None:
         amount = f"{units.significant(traffic.amount)} requests/s"
     else:
-        amount = f"{traffic.amount:,.0f} users at once"
+        amount = f"{_several(round(traffic.amount), 'user')} at once"
     hits = traffic.prefix_hits
     found = f", {units.percent(hits)} of prompts found in a prefix cache" if hits else ""
     limits = [
@@ -47,9 +48,18 @@ def tried(plan: Plan) -> str:
     """How many deployments were considered, and how they are ranked."""
     count = len(plan.deployments)
     return (
-        f"{plan.tried:,} deployments on {len(plan.asked.devices)} devices tried, "
+        f"{_several(plan.tried, 'deployment')} on {_several(len(plan.asked.devices), 'device')} tried, "
         f"{count:,} meet that; ranked by {_RANKS[plan.asked.rank]}."
     )
+
+
+def _several(count: int, what: str) -> str:
+    """A number of things, one of them without the plural.
+
+    >>> _several(1, "device"), _several(1200, "device")
+    ('1 device', '1,200 devices')
+    """
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def table(plan: Plan, shown: tuple[Deployment, ...]) -> Table:
@@ -166,12 +176,14 @@ def price_of(deployment: Deployment) -> str:
 def holds(plan: Plan, best: Deployment) -> str:
     """The ledger of its fullest device in one sentence."""
     ledger = best.memory(plan.asked)
-    cache, weights = float(np.max(ledger.cache_bytes)), float(np.max(ledger.weight_bytes))
+    away = float(np.max(-ledger.of(OFFLOADED)))
+    cache, weights = float(np.max(ledger.cache_bytes)), float(np.max(ledger.weight_bytes)) - away
     rest = float(np.max(ledger.inside_bytes)) - cache - weights
     usable = float(np.max(ledger.usable_bytes))
+    moved = f" Its host keeps {units.data(away)} of experts." if away else ""
     return (
         f"Its fullest device holds {units.data(weights)} of weights, {units.data(cache)} of cache and "
-        f"{units.data(rest)} of the rest within {units.data(usable)}."
+        f"{units.data(rest)} of the rest within {units.data(usable)}.{moved}"
     )
 
 

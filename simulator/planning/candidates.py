@@ -24,6 +24,8 @@ from roofcast.simulator.workload import Array, Parallelism, Workload
 NETWORK = "needs a network between nodes (--network)"
 WEIGHTS = "the weights do not fit"
 ONE_REQUEST = "the cache of one longest request does not fit"
+OFFLOADED = "experts in host memory"
+"""A line of the ledger that takes weights away from the device."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +153,7 @@ def held(options: Options, where: Setup, batch: float, context: Array) -> Memory
         extra.append(Line("draft", np.asarray(size), "computed", reason))
     if options.offload:
         away = options.offload * _expert_bytes(where)
-        extra.append(
-            Line("experts in host memory", np.asarray(-away), "computed", "read over PCIe")
-        )
+        extra.append(Line(OFFLOADED, np.asarray(-away), "computed", "read over PCIe"))
     return replace(ledger, lines=(*ledger.lines, *extra)) if extra else ledger
 
 

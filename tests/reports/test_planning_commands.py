@@ -148,6 +148,15 @@ def test_plan_gives_costs_memory_and_what_was_left_out(roofcast, llama):
     assert sum(best["memory"].values()) - best["memory"]["graphs"] <= best["usable_bytes"]
 
 
+def test_experts_on_the_host_are_no_weights_of_the_device(roofcast):
+    options = ("-d", "rtx-5090", "--users", "1", "--input", "500", "--output", "200", "--tp", "1")
+    _, out, _ = roofcast("plan", "qwen3-30b-a3b", *FLOOR, *options, "--dp", "1", "--offload", "0.7")
+    assert out.startswith("qwen3-30b-a3b for 1 user at once")
+    # of 61.1 GB in bf16 (30.5 billion parameters), 0.7 x 48 layers x 128 experts x 9.44 MB elsewhere
+    assert "holds 20.5 GB of weights" in out
+    assert "Its host keeps 40.6 GB of experts." in out
+
+
 def test_a_plan_is_kept_and_rerun(roofcast, llama, tmp_path):
     options = (
         "-d",
