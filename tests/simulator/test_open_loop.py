@@ -138,6 +138,7 @@ OPEN = {
     "busy": Case(LLAMA, "1000", "200", 15),
     "whole steps": Case(WHOLE, "1000", "200", 12),
     "spread": Case(LLAMA, SPREAD, LONG_TAIL, 12),
+    "long tails": Case(LLAMA, "lognormal:1000:1.18", "lognormal:300:1.18", 8, count=12_000),
     "short prompts": Case(LLAMA, "100", "300", 30),
     "many a pass": Case(LLAMA, "50", "50", 200),
     "long prompts": Case(LLAMA, "3000", "100", 5, count=12_000),
