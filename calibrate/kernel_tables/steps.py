@@ -54,5 +54,5 @@ def with_steps_of(kernels: Profile, earlier: Profile) -> Profile:
 
 def _origin(kernels: Profile, earlier: Profile) -> str:
     """Where the kernels come from, then where the steps do."""
-    _, found, steps = earlier.origin.partition("; steps:")
-    return f"{kernels.origin}; steps:{steps}" if found else kernels.origin
+    _, found, steps = earlier.origin.partition("; steps")
+    return f"{kernels.origin}; steps{steps}" if found else kernels.origin
