@@ -77,7 +77,7 @@ def audit(
     ] = False,
     figure: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw where the time went as FILE.png and FILE.svg."),
+        typer.Option(metavar="FILE", help="Draw where the time went, or gains: FILE.png and .svg."),
     ] = None,
     json: options.Json = False,
 ) -> None:
@@ -114,7 +114,12 @@ def audit(
         _audit(read_all(results), given, wanted, judge_flags, figure, json)
         return
     old, new = _sides(results, before or [])
-    _compare(compare(old, new, parse_change(change), given, wanted), json)
+    found = compare(old, new, parse_change(change), given, wanted)
+    _compare(found, json)
+    if figure is not None:
+        from roofcast.reports.figures.audit_page import gains_page
+
+        _wrote(gains_page(found, _stem(figure)))
 
 
 def _sides(results: Sequence[Path], before: Sequence[Path]) -> tuple[Sequence[Record], ...]:
@@ -147,8 +152,15 @@ def _audit(
     if figure is not None:
         from roofcast.reports.figures.audit_page import audit_page
 
-        drawn = audit_page(found, figure.with_suffix("") if figure.suffix else figure)
-        output.note(f"wrote {', '.join(str(path) for path in drawn)}")
+        _wrote(audit_page(found, _stem(figure)))
+
+
+def _stem(figure: Path) -> Path:
+    return figure.with_suffix("") if figure.suffix else figure
+
+
+def _wrote(paths: Sequence[Path]) -> None:
+    output.note(f"wrote {', '.join(str(path) for path in paths)}")
 
 
 def _judge(found: Sequence[Audited]) -> None:

@@ -1,4 +1,4 @@
-"""The figure of an audit: where the time went, and how far the points are from their forecasts."""
+"""Figures of audits: where the time went, how far forecasts are off, what a change brought."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from roofcast.calibrate.audit.audit import Audited
+from roofcast.calibrate.audit.before_after import Gain
 from roofcast.hardware.errors import InputError
 from roofcast.hardware.profile import Band
 from roofcast.reports import audit_rows, figure_data, words
 from roofcast.reports.figure_data import Comparison
-from roofcast.reports.figures import accuracy, roofline, style, waterfall
+from roofcast.reports.figures import accuracy, gains, roofline, style, waterfall
+from roofcast.reports.figures.gains import GainBar
 from roofcast.reports.figures.labels import Label, place
 from roofcast.reports.figures.sheet import save, sheet
 
@@ -91,6 +93,33 @@ def measured_roofline(points: Sequence[Audited]) -> Figure:
         )
         data = figure_data.roofline(where.decode(batches, context))
         roofline.draw(axes, replace(data, measured=tuple(steps)))
+        return figure
+
+
+def gains_page(found: Sequence[Gain], stem: Path) -> list[Path]:
+    """`gains_figure` in files."""
+    return save(gains_figure(found), stem)
+
+
+def gains_figure(found: Sequence[Gain]) -> Figure:
+    """Before and after a change: measured gains beside what the change can bring."""
+    bars = [
+        GainBar(
+            audit_rows.label(each.before),
+            each.gain,
+            each.gain_low,
+            each.gain_high,
+            each.available,
+            each.possible,
+        )
+        for each in found
+    ]
+    shown = [bars[index] for index in _evenly(len(bars), _MOST_BARS)]
+    size = (7.2, max(2.6, 1.9 + 0.42 * len(shown)))
+    with style.applied():
+        about = _about([each.before for each in found])
+        figure, (axes,) = sheet("What the change brought", about, left_in=1.75, size_in=size)
+        gains.draw(axes, shown)
         return figure
 
 

@@ -100,7 +100,20 @@ def gains(found: Sequence[Gain]) -> Section:
     """Before and after a change: what was gained, what it allows, the verdict."""
     said = tuple(f"{_size(each)}{each.verdict}: {each.words}." for each in found)
     table = Captioned("Gains of tokens/s for a user", audit_text.gains(found))
-    return Section("gains", "Before and after", (Bullets(said), table))
+
+    def draw() -> Drawn:
+        from roofcast.reports.figures.audit_page import gains_figure
+
+        return gains_figure(found)
+
+    figure = drawing.block(
+        draw,
+        "gains-drawn",
+        "What the change brought.",
+        "Dots are measured gains with their noise, ticks what the forecast expects of the change, "
+        "bars what physics allows it at most: a dot clear of its bar has another cause as well.",
+    )
+    return Section("gains", "Before and after", (Bullets(said), figure, table))
 
 
 def _size(gain: Gain) -> str:

@@ -23,6 +23,7 @@ from roofcast.reports.figures import (
     bars,
     curves,
     deployments,
+    gains,
     heatmap,
     reply,
     roofline,
@@ -33,6 +34,7 @@ from roofcast.reports.figures import (
     waterfall,
 )
 from roofcast.reports.figures.deployments import Deployments
+from roofcast.reports.figures.gains import GainBar
 from roofcast.reports.figures.serving import Latencies, Series
 from roofcast.simulator.api import Setup, setup
 from roofcast.simulator.comparison import TensorCurve, Tradeoff
@@ -194,6 +196,18 @@ def draw_audited(scale: float = 1.0) -> Figure:
     return figure
 
 
+def draw_gains(scale: float = 1.0) -> Figure:
+    """Gains within, below and beyond what a change can bring."""
+    figure, (axes,) = sheet.sheet("Gains", "made up", left_in=1.35, size_in=(7.2, 3.2))
+    bars = [
+        GainBar("batch 1", 0.04 * scale, 0.02 * scale, 0.06 * scale, 0.05, 0.09 * scale),
+        GainBar("batch 8", 0.10, 0.08, 0.12, 0.22 * scale, 0.30),
+        GainBar("batch 64", 0.55 * scale, 0.50 * scale, 0.60 * scale, 0.30, 0.40),
+    ]
+    gains.draw(axes, bars)
+    return figure
+
+
 def draw_deployments(scale: float = 1.0) -> Figure:
     """Deployments of two devices, and the objective."""
     figure, (axes,) = sheet.sheet("Deployments", "made up")
@@ -234,6 +248,7 @@ DRAWINGS: Mapping[str, Callable[[float], Figure]] = {
     "tensor": draw_tensor,
     "waterfall": draw_waterfall,
     "audited": draw_audited,
+    "gains": draw_gains,
     "deployments": draw_deployments,
     "served": draw_served,
 }

@@ -106,6 +106,9 @@ def test_before_and_after(roofcast, results, tmp_path):
     change = ("--change", "kv=fp8", "--before", results, "--audit", after)
     assert roofcast("report", "llama-3.1-8b", *arguments, *change)[0] == 0
     assert "not possible by this change alone" in (tmp_path / "r.md").read_text()
+    drawn = ("-m", "llama-3.1-8b", "-d", "h100-sxm", "--change", "kv=fp8", "--figure", "gain.png")
+    status, _, err = roofcast("audit", results, after, *drawn)
+    assert (status, err) == (0, "wrote gain.png, gain.svg\n")
 
 
 @pytest.mark.parametrize(
