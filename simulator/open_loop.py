@@ -144,7 +144,8 @@ def _first_token(batch: Array, users: Array, steps: Steps, costs: ServiceCosts) 
     seen = np.where(costs.request_s > 0.0, steps.mean_s - costs.request_s, 0.0)
     half = steps.running_s / 2.0
     rest = np.where(closed, np.where(costs.request_s > 0.0, np.maximum(seen, half), 0.0), half)
-    notice = rest + costs.ahead * steps.mean_s
+    apart = np.where(costs.riding, 0.0, -np.expm1(-steps.rate_per_s * steps.mean_s))
+    notice = rest + costs.ahead * steps.mean_s / (1.0 + apart)
     calm = (1.0 - steps.load) * (rest / steps.mean_s + costs.ahead) * steps.decode_s
     window = np.where(closed, steps.mean_s, steps.running_s)
     share = np.where(closed, 1.0 - 1.0 / users, 1.0)

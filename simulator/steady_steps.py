@@ -127,14 +127,16 @@ def _running(
 ) -> Array:
     """Mean length of the step that an arrival meets, E[S^2] / E[S].
 
-    Prompts of one pass come at random, a Poisson number in a step; those of several take turns.
+    Prompts of one pass come at random, a Poisson number in a step; those of several take turns. Where
+    decode waits for prompts, both have steps of their own.
     """
     long = long_prompts(costs)
     gap = lone - among
     added = arrivals * (among + first * gap)
     short = arrivals * (first * (gap**2 + 2.0 * gap * among) + among**2 * costs.square)
     square = (1.0 - long) * (short + (among * arrivals) ** 2) + long * among / costs.passes * added
-    return np.asarray((decode**2 + 2.0 * decode * added + square) / (decode + added))
+    together = np.where(costs.riding, 2.0 * decode * added, 0.0)
+    return np.asarray((decode**2 + together + square) / (decode + added))
 
 
 def long_prompts(costs: ServiceCosts) -> Array:

@@ -161,7 +161,7 @@ def costs_of(asked: Asked, found: Sequence[Candidate]) -> ServiceCosts:
         square=values("square"),
         request_s=np.array([one.where.profile.value("host.request_s", 0.0) for one in found]),
         riding=riding,
-        ahead=np.where(riding, 1.0, 0.0),
+        ahead=np.ones(len(found)),  # as schedulers do that overlap with the step that runs
         tokens_per_step=np.full(len(found), tokens),
         stages=stages,
     )

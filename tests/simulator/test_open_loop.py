@@ -12,6 +12,7 @@ from roofcast.hardware.profile import Parameter, Profile
 from roofcast.simulator import Parallelism, setup
 from roofcast.simulator.api import Setup
 from roofcast.simulator.batching import Served, serve
+from roofcast.simulator.engines import find_engine
 from roofcast.simulator.open_loop import Replies, ServiceCosts, State, stacked, steady
 from roofcast.simulator.planning.asked import Asked, Options
 from roofcast.simulator.planning.candidates import Candidate
@@ -42,10 +43,14 @@ WHOLE_STEPS = KERNELS | {
 
 
 def made(
-    model: str, parameters: dict[str, float], tensor: int = 1, device: str = "h100-sxm-80gb"
+    model: str,
+    parameters: dict[str, float],
+    tensor: int = 1,
+    device: str = "h100-sxm-80gb",
+    engine: str = "vllm",
 ) -> Setup:
     given = {name: Parameter(value, "", "fitted") for name, value in parameters.items()}
-    profile = Profile("by hand", device, "vllm", "by hand", parameters=given)
+    profile = Profile("by hand", device, engine, "by hand", parameters=given)
     return setup(model, device, profile=profile, parallelism=Parallelism(tensor))
 
 
@@ -100,7 +105,8 @@ class Case:
             drawn = replace(drawn, arrival_s=drawn.arrival_s * span / drawn.arrival_s[-1])
         longest = int((drawn.input_tokens + drawn.output_tokens).max())
         host = self.where.profile.value("host.request_s", 0.0)
-        policy = Policy(40_000_000, token_budget=BUDGET, max_sequences=MOST, request_s=host)
+        first = find_engine(self.where.profile.engine).prompts_first
+        policy = Policy(40_000_000, BUDGET, MOST, prompts_first=first, request_s=host)
         served = serve(drawn, tabulate(self.where, BUDGET, MOST, longest), policy, self.users)
         order = np.sort(served.requests.arrival_s)
         low, high = order[self.count // 5], order[4 * self.count // 5]
@@ -139,6 +145,7 @@ OPEN = {
     "whole steps": Case(WHOLE, "1000", "200", 12),
     "spread": Case(LLAMA, SPREAD, LONG_TAIL, 12),
     "long tails": Case(LLAMA, "lognormal:1000:1.18", "lognormal:300:1.18", 8, count=12_000),
+    "prompts first": Case(made("llama-3.1-8b", WHOLE_STEPS, engine="sglang"), "1000", "200", 10),
     "short prompts": Case(LLAMA, "100", "300", 30),
     "many a pass": Case(LLAMA, "50", "50", 200),
     "long prompts": Case(LLAMA, "3000", "100", 5, count=12_000),
