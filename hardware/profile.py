@@ -23,7 +23,8 @@ and, measured in whole steps of an engine rather than alone:
     <kind>.scale, <kind>.fixed_scale    times a kind's roofs, and its fixed costs, take in a step
     <kind>.launch_s                 seconds a kernel takes besides its roof, in place of fixed_s
     experts.skew                    Zipf exponent of expert use
-    prefill.scale, prefill.activation_factor   the same for the peaks when a whole prompt is read
+    prefill.scale, prefill.activation_factor   the same when a whole prompt is read: dense products at
+                                    their compute_efficiency, all others at peak
     prefill.layer_s, prefill.step_s     seconds of a pass that reads prompts, by layer and in all
     prefill.state_s                 seconds of such a pass for each kernel of a recurrent mixer
     host.request_s                  seconds a request takes outside of any step

@@ -17,7 +17,10 @@ Written by `roofcast calibrate serving POINTS.csv --page docs/accuracy.md`; don'
 Every figure is of points that the fit behind it did not see. A family is a set of engines fitted
 together; its numbers are shared by all its devices unless a profile says otherwise. Errors are absolute
 percentages of what was measured; the bias is the median of the signed error. The roofline alone reaches
-full bandwidth and peak and pays for nothing else.
+full bandwidth and peak and pays for nothing else. The last column is the share of points within 80 %
+intervals made of the errors of other groups; groups of one device err alike, so that few groups say
+little about it. Points that no physics allows (faster than prompts at peak and bytes at full bandwidth)
+are kept out of fits, but counted here.
 """
 
 
@@ -28,9 +31,9 @@ def accuracy_page(families: Sequence[FamilyAccuracy]) -> str:
 
 def _section(family: FamilyAccuracy) -> str:
     lines = [
-        f"## {family.name}",
+        f"## {', '.join(family.engines)}{f', {family.years}' if family.years else ''}",
         "",
-        f"{family.points:,} points of {', '.join(family.engines)}.",
+        f"{family.points:,} points; family `{family.name}` in calibrate/serving_points/families.toml.",
         "",
         *_rows(("held out", "metric"), [((s.name, s.metric), s.errors) for s in family.schemes]),
     ]

@@ -60,6 +60,7 @@ class FamilyAccuracy:
     name: str
     points: int
     engines: tuple[str, ...]
+    years: str
     schemes: tuple[Scheme, ...]
     groups: Mapping[str, tuple[Cell, ...]]
     worst: tuple[Cell, ...]
@@ -105,6 +106,7 @@ def accuracy(made: Calibrated, say: Callable[[str], None] = lambda text: None) -
         name=family.name,
         points=len(table.cases),
         engines=family.engines,
+        years=family.years,
         schemes=tuple(schemes),
         groups={name: tuple(cells(table, ratios, label)) for name, label in GROUPS.items()},
         worst=tuple(worst_cells(made, ratios)),

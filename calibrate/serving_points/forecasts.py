@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 import numpy as np
+from numpy.typing import NDArray
 
 from roofcast.calibrate.serving_points.design import (
     Design,
@@ -17,23 +18,41 @@ from roofcast.calibrate.serving_points.model import Predicted, combine
 from roofcast.calibrate.serving_points.resolve import Case
 from roofcast.calibrate.serving_points.terms import TERMS
 from roofcast.hardware.errors import InputError
-from roofcast.simulator.serving import Costs, closed_loop
+from roofcast.simulator.serving import Costs, Curve, closed_loop
 from roofcast.simulator.serving_costs import BATCHES, costs
+from roofcast.simulator.workload import Array
 
 
 def forecast_cases(cases: Sequence[Case]) -> tuple[Predicted, Design]:
     """Every case forecast with the profile of its set-up, and the loads they were forecast for.
 
-    Raises UnknownSpecError for a set-up whose device lacks a number; `missing` finds those before.
+    Costs are made set-up by set-up; then all steady states are solved together. Raises
+    UnknownSpecError for a set-up whose device lacks a number; `missing` finds those before.
     """
-    size = len(cases)
-    parts = {field.name: np.zeros(size) for field in fields(Predicted)}
+    design = loads(cases)
+    if not cases:
+        none = np.zeros(0)
+        return Predicted(none, none, none, none, none.astype(bool)), design
+    order, parts = [], []
     for rows in by_setup(cases):
-        found = _one_setup([cases[row] for row in rows])
-        for name, values in parts.items():
-            values[rows] = getattr(found, name)
-    saturated = parts.pop("saturated").astype(bool)
-    return Predicted(**parts, saturated=saturated), loads(cases)
+        order += rows
+        parts.append(setup_costs([cases[row] for row in rows]))
+    found = _joined(parts, np.argsort(order))
+    return combine(design, found, closed_loop(design.load, found, design.scheduler)), design
+
+
+def _joined(parts: Sequence[Costs], order: NDArray[np.intp]) -> Costs:
+    """The costs of several set-ups as those of all their points, in the order given."""
+
+    def column(name: str) -> Array:
+        return np.concatenate([getattr(part, name) for part in parts])[order]
+
+    def curve(name: str) -> Curve:
+        steps = [getattr(part, name).step_s for part in parts]
+        return Curve(BATCHES, np.concatenate(steps)[order])
+
+    names = (each.name for each in fields(Costs) if each.name not in ("decode", "shared"))
+    return Costs(curve("decode"), curve("shared"), **{name: column(name) for name in names})
 
 
 def missing(cases: Sequence[Case]) -> dict[int, str]:
@@ -56,11 +75,6 @@ def loads(cases: Sequence[Case]) -> Design:
         np.zeros((size, len(TERMS))),
         np.zeros(size),
     )
-
-
-def _one_setup(cases: Sequence[Case]) -> Predicted:
-    design, found = loads(cases), setup_costs(cases)
-    return combine(design, found, closed_loop(design.load, found, design.scheduler))
 
 
 def setup_costs(cases: Sequence[Case]) -> Costs:

@@ -104,13 +104,14 @@ def judge(points: Sequence[Point], resolved: Sequence[Case | Refusal]) -> Valida
     ]
     cases = [case for row, case in enumerate(found) if row not in lacking]
     predicted, design = forecast_cases(cases)
+    impossible = roof_share(cases) > 1.0
     records: dict[str, list[Record]] = {}
     for row, case in enumerate(cases):
-        records[case.point.id] = _records(case, row, predicted, design)
+        made = _records(case, row, predicted, design)
+        records[case.point.id] = [_flagged(each) for each in made] if impossible[row] else made
     for refusal in refused:
         records[refusal.point.id] = _refused(refusal)
-    share = roof_share(cases)
-    fast = tuple(case.point.id for case, used in zip(cases, share, strict=True) if used > 1.0)
+    fast = tuple(case.point.id for case, beyond in zip(cases, impossible, strict=True) if beyond)
     ordered = tuple(record for point in points for record in records[point.id])
     return ValidationResult(ordered, tuple(points), fast)
 
@@ -146,6 +147,14 @@ def _records(case: Case, row: int, predicted: Predicted, design: Design) -> list
             Record(case.point.id, metric, measured, value, value * low, value * high, reason)
         )
     return records
+
+
+TOO_FAST: Final = "measured faster than the roofs allow"
+"""What is said of a point that no physics allows; the forecast itself knows nothing of it."""
+
+
+def _flagged(record: Record) -> Record:
+    return replace(record, reason="; ".join(filter(None, (record.reason, TOO_FAST))))
 
 
 def _remarks(case: Case, saturated: bool) -> Iterable[str]:

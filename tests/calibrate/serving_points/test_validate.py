@@ -9,7 +9,7 @@ from roofcast.calibrate.serving_points.physics import roof_share
 from roofcast.calibrate.serving_points.points import Measured, read_points
 from roofcast.calibrate.serving_points.profiles import serving_profile
 from roofcast.calibrate.serving_points.resolve import Case, Refusal, Resolver
-from roofcast.calibrate.serving_points.validate import judge, metrics_of, validate
+from roofcast.calibrate.serving_points.validate import TOO_FAST, judge, metrics_of, validate
 
 PUBLISHED = Path(__file__).with_name("published.csv")
 
@@ -81,6 +81,8 @@ def test_points_beyond_all_roofs_are_flagged(result):
     )
     found = judge(points, Resolver((), serving_profile).all(points))
     assert found.too_fast == ("a1",)  # 70 GB of weights in 1 ms
+    assert all(TOO_FAST in record.reason for record in found.records)
+    assert not any(TOO_FAST in record.reason for record in result.records)
 
 
 def test_the_share_of_the_roofs_is_bytes_and_flops_over_time():

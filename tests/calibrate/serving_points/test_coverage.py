@@ -1,0 +1,59 @@
+"""Intervals judged on groups they know nothing of."""
+
+import numpy as np
+import pytest
+
+from roofcast.calibrate.serving_points.base import base_profile
+from roofcast.calibrate.serving_points.coverage import intervals
+from roofcast.hardware.catalog import find
+
+
+def drawn(seed: int = 1):
+    """Errors of ten groups of 200 on each of two devices, one three times as uncertain."""
+    rng = np.random.default_rng(seed)
+    devices = np.repeat(["calm", "wild"], 2000)
+    groups = np.repeat([f"g{i}" for i in range(20)], 200)
+    return rng.normal(0.0, np.where(devices == "calm", 0.1, 0.3)), devices, groups
+
+
+def test_intervals_hold_four_fifths_on_every_device():
+    ratios, devices, groups = drawn()
+    low, high = intervals(ratios, devices, groups)
+    held = (ratios >= low) & (ratios <= high)
+    for device in ("calm", "wild"):
+        assert held[devices == device].mean() == pytest.approx(0.8, abs=0.02)
+    # the middle 80 % of a normal distribution: 1.2816 standard deviations either way
+    assert high[devices == "wild"].mean() == pytest.approx(0.3 * 1.2816, rel=0.1)
+
+
+def test_a_group_is_judged_by_others():
+    """A group far off does not widen its own interval, so none of it is held."""
+    ratios, devices, groups = drawn()
+    ratios[groups == "g3"] += 5.0
+    low, high = intervals(ratios, devices, groups)
+    own = groups == "g3"
+    assert not ((ratios >= low) & (ratios <= high))[own].any()
+
+
+def test_a_device_with_few_rows_takes_the_interval_of_all():
+    ratios, devices, groups = drawn()
+    devices = devices.copy()
+    devices[-10:] = "rare"
+    groups = groups.copy()
+    groups[-10:] = "own"
+    low, high = intervals(ratios, devices, groups)
+    others = ratios[:-10]
+    assert high[-1] == pytest.approx(np.quantile(others, 0.9))
+    assert low[-1] == pytest.approx(np.quantile(others, 0.1))
+
+
+def test_collectives_reach_what_the_best_algorithm_does():
+    """Whichever engine asks, large messages go by the widest all-reduce measured on the device."""
+    name = "collective.bandwidth_efficiency.all_reduce.8"
+    device = find("h100-sxm-80gb")
+    found = {
+        engine: base_profile(device, engine, engine).parameters[name].value
+        for engine in ("vllm", "sglang", "trtllm")
+    }
+    assert len(set(found.values())) == 1
+    assert 0.3 < found["vllm"] <= 1.0
