@@ -149,10 +149,11 @@ class CostTable:
         reading = self._reading(where)
         attention = self._prompt_attention(where, reading, cut)
         rows = cut.rows(groups)
-        own = self._bodies(where, reading, f"{BODIES} {budget}", rows) + self._head(where)
+        head, shared = self._once(where)
+        own = self._bodies(where, reading, f"{BODIES} {budget}", rows) + head
         added = own[:, np.newaxis] + np.zeros_like(BATCHES)
         if riding and "prefill.scale" in where.profile.parameters:
-            added = added - np.minimum(self._spared(where), decode)
+            added = added - np.minimum(shared, decode)
         elif riding:
             added = self._beside(where, reading, f"{BODIES} beside {budget}", rows)
         rest, full, more = cut.split(added)
@@ -197,20 +198,15 @@ class CostTable:
         again = prompt_attention.mixed_factor(where.profile, where.device, where.architecture)
         return np.maximum(together - decode, 0.0) + (again - 1.0) * cores
 
-    def _head(self, where: Setup) -> float:
-        """Seconds of the head for the one token that a prompt brings."""
-        work = self._decode_work(where.parallelism.data)
-        return float(self._total(where, "decode 1", work, where.profile, _is_head)[0])
-
-    def _spared(self, where: Setup) -> Array:
-        """What a step that reads prompts pays once, by the decoding batch; see serving_costs."""
-        work = self._decode_work(where.parallelism.data)
-        costed = where.costed(work)
+    def _once(self, where: Setup) -> tuple[float, Array]:
+        """Seconds of the head for one token, and by batch what a step with prompts pays once."""
+        name, work = "decode 1", self._decode_work(where.parallelism.data)
         roofs = Roofs(where.device, where.profile)
-        parts = self._operators(where, "decode 1", costed)
-        times = [self._time(where, "decode 1", part, roofs) for part in parts]
-        once = sum(map(_once, parts, times), np.zeros(()))
-        return np.array(np.broadcast_to(once, work.shape))
+        parts = self._operators(where, name, where.costed(work))
+        timed = [(part, self._time(where, name, part, roofs)) for part in parts]
+        head = sum((time.total_s for part, time in timed if _is_head(part)), np.zeros(1))
+        shared = sum((_shared(part, time) for part, time in timed), np.zeros(work.shape))
+        return float(np.ravel(head)[0]), shared
 
     def _decode_work(self, groups: int, new: int = 1) -> Workload:
         """Batches of a replica, whole sequences per attention group."""
@@ -239,7 +235,7 @@ class CostTable:
         chosen = [part for part in parts if wanted is None or wanted(part)]
         times = [self._time(where, name, part, roofs).total_s for part in chosen]
         device_s = np.array(np.broadcast_to(sum(times, np.zeros(())), workload.shape))
-        if wanted is _is_core or wanted is _is_head:
+        if wanted is _is_core:
             return device_s
         launches = sum(part.launches for part in chosen)
         host = host_time(work, profile, device_s, launches)
@@ -280,7 +276,7 @@ def _stored(where: Setup, name: str) -> tuple[object, ...]:
     return (weights,) if name.startswith(BODIES) else (weights, cache)
 
 
-def _once(part: Operator, time: OperatorTime) -> Array:
+def _shared(part: Operator, time: OperatorTime) -> Array:
     """What prompts and decode share in a step, as serving_costs.shared_s counts it."""
     return time.total_s - time.link_s if part.kind in WEIGHED else time.fixed_s
 
