@@ -62,7 +62,7 @@ def distance(one: Accelerator, other: Accelerator) -> float:
 
 
 def near(device: Accelerator) -> bool:
-    """Whether a relative of the same architecture and kind of memory was measured under today's engines."""
+    """Whether a relative of like architecture and memory was measured under today's engines."""
     today = [profile for profile in _shipped_profiles() if profile.engine in _COMMON]
     return any(distance(device, find(profile.device)) < NEAR for profile in today)
 

@@ -21,7 +21,9 @@ def a(*values: float) -> np.ndarray:
     return np.array(values, dtype=float)
 
 
-def load(concurrency: float, prompt: float = 1000, output: float = 500, spread: float = 1.0) -> Load:
+def load(
+    concurrency: float, prompt: float = 1000, output: float = 500, spread: float = 1.0
+) -> Load:
     return Load(a(concurrency), a(prompt), a(output), a(spread))
 
 
@@ -32,7 +34,9 @@ def costs(step: float = 0.01, each: float = 0.0, prompt: float = 0.05, most: flo
     return Costs(Curve(BATCHES, steps), zero, a(prompt), nothing, nothing, nothing, a(most))
 
 
-def scheduler(first: bool = False, budget: float = 8192, poll: float = 1, wait: float = 0) -> Scheduler:
+def scheduler(
+    first: bool = False, budget: float = 8192, poll: float = 1, wait: float = 0
+) -> Scheduler:
     return Scheduler(np.array([first]), a(budget), a(poll), a(wait))
 
 
@@ -105,9 +109,7 @@ def test_prompts_in_one_pass_share_what_a_pass_costs():
 
 def test_a_pass_with_decode_does_not_read_the_weights_twice():
     apart, made = costs(), costs()
-    spared = replace(
-        made, pass_s=a(0.02), shared=Curve(BATCHES, np.full((1, BATCHES.size), 0.008))
-    )
+    spared = replace(made, pass_s=a(0.02), shared=Curve(BATCHES, np.full((1, BATCHES.size), 0.008)))
     whole = replace(apart, pass_s=a(0.012))
     one = closed_loop(load(32, spread=0.8), spared, scheduler()).tpot_s
     other = closed_loop(load(32, spread=0.8), whole, scheduler()).tpot_s
