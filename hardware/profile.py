@@ -95,6 +95,11 @@ class HeldOut:
     signed_median: float
     coverage: float | None = None
 
+    @property
+    def of_kernels(self) -> bool:
+        """Whether single kernels were judged, not steps or replies."""
+        return self.scheme.startswith("kernels of ")
+
 
 @dataclass(frozen=True, slots=True)
 class Band:

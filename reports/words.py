@@ -21,9 +21,6 @@ CAUSE_WORDS = {
     "overhead": "launches and the host",
 }
 
-_KERNELS = "kernels of"
-"""How the schemes of held-out errors begin that judged single kernels."""
-
 
 def subject(forecast: Forecast) -> str:
     """Model, device, layout and dtypes in one line."""
@@ -181,7 +178,7 @@ def judgement(profile: Profile) -> str:
 
 def step_errors(profile: Profile) -> HeldOut | None:
     """The first errors of a profile that are of whole steps, not of single kernels."""
-    steps = (each for each in profile.held_out if not each.scheme.startswith(_KERNELS))
+    steps = (each for each in profile.held_out if not each.of_kernels)
     return next(steps, None)
 
 

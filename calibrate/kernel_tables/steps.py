@@ -15,7 +15,6 @@ OF_STEPS: Final = (
     ".scale", ".fixed_scale", ".launch_s", ".skew", "prefill.", "host.", "elementwise.",
 )  # fmt: skip
 """What marks a parameter as that of steps: a term where it begins with a dot, else a kind."""
-_JUDGED: Final = "kernels of "
 
 
 def of_steps(name: str) -> bool:
@@ -36,7 +35,7 @@ def with_steps_of(kernels: Profile, earlier: Profile) -> Profile:
     }
     if not kept:
         return kernels
-    steps = tuple(each for each in earlier.held_out if not each.scheme.startswith(_JUDGED))
+    steps = tuple(each for each in earlier.held_out if not each.of_kernels)
     own = {name: each for name, each in kernels.parameters.items() if not of_steps(name)}
     skew = {n: p for n, p in earlier.parameters.items() if n.endswith(".skew")}
     return replace(

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from roofcast.calibrate.kernel_tables.steps import of_steps
 from roofcast.hardware import profile_store
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.catalog import find
@@ -28,10 +29,6 @@ TABLED: Final = ("vllm", "sglang", "trtllm")
 """Engines with kernel tables."""
 _SHAPES: Final = tuple((n, k) for n in (1280, 4096, 8192, 28672) for k in (1024, 4096, 8192))
 _ROWS: Final = (4.0, 32.0, 128.0)
-ADDED: Final = (
-    ".scale", ".fixed_scale", ".launch_s", ".skew", "prefill.", "host.", "elementwise.",
-)  # fmt: skip
-"""Parameters that belong to steps; a base has none of them."""
 
 
 def base_profile(device: Accelerator, engine: str, kernels: str | None) -> Profile:
@@ -86,12 +83,8 @@ def _kernels(device: str, engine: str) -> Profile:
     except InputError:
         found = None
     profile = found or transferred(find(device), engine)
-    own = {n: p for n, p in profile.parameters.items() if not _added(n)}
+    own = {n: p for n, p in profile.parameters.items() if not of_steps(n)}
     return replace(profile, parameters=own, curves={})
-
-
-def _added(name: str) -> bool:
-    return any(part in name if part.startswith(".") else name.startswith(part) for part in ADDED)
 
 
 def _measures(profile: Profile, stored: str) -> bool:

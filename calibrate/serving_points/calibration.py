@@ -118,12 +118,13 @@ def _profiles(fitted: ServingFit, held: HeldOutRows) -> Iterable[Profile]:
     for device, engine in sorted(_pairs(fitted.family, held.design)):
         named = EngineName(engine, kernels_of(engine))
         base = fitting_profile(find(device), named)
+        kernels = [each for each in base.held_out if each.of_kernels]
         merged = merge(base, fitted, sources)
         yield replace(
             merged,
             name=f"{device} under {engine}",
             origin=_origin(base, fitted),
-            held_out=(*base.held_out, *_judged(held, device)),
+            held_out=(*kernels, *_judged(held, device)),
             bands=_bands(held, device),
             band=_band(held, device),
             valid_range={"batch": (1.0, 1024.0), "context": (1.0, 131072.0)},
