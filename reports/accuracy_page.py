@@ -31,7 +31,7 @@ def accuracy_page(families: Sequence[FamilyAccuracy]) -> str:
 
 def _section(family: FamilyAccuracy) -> str:
     lines = [
-        f"## {', '.join(family.engines)}{f', {family.years}' if family.years else ''}",
+        f"## {_heading(family)}",
         "",
         f"{family.points:,} points; family `{family.name}` in calibrate/serving_points/families.toml.",
         "",
@@ -42,6 +42,13 @@ def _section(family: FamilyAccuracy) -> str:
     if family.worst:
         lines += ["", "Worst cells:", "", *map(_worst, family.worst)]
     return "\n".join([*lines, ""])
+
+
+def _heading(family: FamilyAccuracy) -> str:
+    """The engines, the device where there is one only, and the years."""
+    devices = [cell.label for cell in family.groups.get("device", ())]
+    where = f" on {devices[0]}" if len(devices) == 1 else ""
+    return f"{', '.join(family.engines)}{where}{f', {family.years}' if family.years else ''}"
 
 
 def _rows(heads: tuple[str, ...], rows: Iterable[tuple[tuple[str, ...], Errors]]) -> list[str]:
