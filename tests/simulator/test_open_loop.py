@@ -135,6 +135,13 @@ def by_token(served: Served, chosen: np.ndarray) -> float:
     return float(spent.sum() / steps.sum())
 
 
+def mean(values: np.ndarray) -> object:
+    """The mean of a simulation, to 3 % beyond its own noise: two standard errors, from 16 batches."""
+    batches = [batch.mean() for batch in np.array_split(values, 16)]
+    noise = float(np.std(batches, ddof=1)) / 4
+    return pytest.approx(values.mean(), abs=0.03 * float(values.mean()) + 2 * noise)
+
+
 LLAMA = made("llama-3.1-8b", KERNELS)
 WHOLE = made("llama-3.1-8b", WHOLE_STEPS)
 SPREAD, LONG_TAIL = "lognormal:1000:0.5", "lognormal:200:0.7"
@@ -158,13 +165,13 @@ OPEN = {
 
 @pytest.mark.parametrize("name", OPEN)
 def test_agrees_with_the_event_driven_scheduler_at_a_rate(name: str) -> None:
-    """Means within 3 % for TPOT and 5 % for TTFT, the 95th percentiles within 10 and 25 %."""
+    """Means within 3 %, the 95th percentiles within 10 % for TPOT and 25 % for TTFT."""
     case = OPEN[name]
     ours = case.state()
     served, middle = case.events()
     tpot, ttft = served.tpot_s[middle], served.ttft_s[middle]
     assert float(ours.tpot_s[0]) == pytest.approx(by_token(served, middle), rel=0.03)
-    assert float(ours.ttft_s[0]) == pytest.approx(ttft.mean(), rel=0.05)
+    assert float(ours.ttft_s[0]) == mean(ttft)
     assert float(ours.tpot_quantile_s[0]) == pytest.approx(np.nanquantile(tpot, 0.95), rel=0.10)
     assert float(ours.ttft_quantile_s[0]) == pytest.approx(np.quantile(ttft, 0.95), rel=0.25)
 
@@ -172,14 +179,14 @@ def test_agrees_with_the_event_driven_scheduler_at_a_rate(name: str) -> None:
 @pytest.mark.parametrize("users", [1, 4, 16, 64, 256])
 @pytest.mark.parametrize("where", [LLAMA, WHOLE], ids=["kernels", "whole steps"])
 def test_agrees_with_the_event_driven_scheduler_in_a_closed_loop(where: Setup, users: int) -> None:
-    """TPOT and throughput within 3 %, TTFT within 5 %, once the common start is forgotten."""
+    """TPOT, throughput and TTFT within 3 %, once the common start is forgotten."""
     case = Case(where, SPREAD, LONG_TAIL, users=users, count=max(30 * users, 3000))
     ours = case.state()
     served, middle = case.events()
     ttft, e2e = served.ttft_s[middle], served.e2e_s[middle]
     assert float(ours.tpot_s[0]) == pytest.approx(by_token(served, middle), rel=0.03)
     assert float(ours.rate_per_s[0]) == pytest.approx(users / e2e.mean(), rel=0.03)
-    assert float(ours.ttft_s[0]) == pytest.approx(ttft.mean(), rel=0.05)
+    assert float(ours.ttft_s[0]) == mean(ttft)
 
 
 def test_equal_replies_that_start_together_stay_together() -> None:
