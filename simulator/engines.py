@@ -32,7 +32,7 @@ class Engine:
     exchange: str
     prompts_first: bool
     token_budget: float
-    reads_per_query_head: bool = False
+    reads_again: float = 0.0
     quantise_nvfp4: float | None = None
 
 

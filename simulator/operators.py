@@ -171,7 +171,7 @@ def _attention(work: Pass, core: AttentionCore) -> Operator:
     read = spans.entries_read(core, context, new)
     written = new / core.compression if core.stores else _ZERO
     kernels = work.kernels.attention + work.kernels.rope
-    copies = query_heads / kv_heads if work.kernels.reads_per_query_head else 1.0
+    copies = 1.0 + work.kernels.reads_again * (query_heads / kv_heads - 1.0)
     return Operator(
         name="attention" if core.window is None else "window_attention",
         kind="attention",

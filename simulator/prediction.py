@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,10 @@ class Forecast:
     @cached_property
     def floor_s(self) -> Array:
         """No engine beats this: all bytes at full bandwidth, or all FLOPs at peak if that is longer."""
-        return _floor(self.work, self.device, self.profile, self.operators)
+        parts = self.operators
+        if self.work.kernels.reads_again:  # another engine's kernel needn't
+            parts = operators(replace(self.work, engine="ideal"))
+        return _floor(self.work, self.device, self.profile, parts)
 
     @property
     def batch(self) -> Array:

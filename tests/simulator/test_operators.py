@@ -1,8 +1,12 @@
 """FLOPs and bytes of one pass, worked by hand on a small model."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from roofcast.hardware.profile import ideal
+from roofcast.simulator.api import setup
 from roofcast.simulator.operators import Operator, Pass, operators, share
 from roofcast.simulator.workload import Parallelism, Workload
 from tests.simulator.machines import HEADS, KV, WIDE, D, H, V, model
@@ -142,3 +146,14 @@ def test_loops_and_blocks_are_those_of_one_rank() -> None:
     assert half["attention"].blocks == 2 * 3 * KV / 2
     # a row-parallel product reads a part of its input and writes a whole output
     assert half["o_proj"].activation_bytes == 2 * 3 * (HEADS * D / 2 + H) * 2
+
+
+def test_engines_that_read_a_cache_per_query_head_move_more_but_the_floor_stays() -> None:
+    """Llama-3.1-8B has four query heads a KV head: 1 + 0.25 x 3 reads, of which physics needs one."""
+    once, again = (
+        setup("llama-3.1-8b", "h100-sxm-80gb", profile=replace(ideal("h100-sxm-80gb"), engine=name))
+        for name in ("vllm", "vllm-0")
+    )
+    packed, unpacked = once.decode(64, 2048), again.decode(64, 2048)
+    assert unpacked.kv_read_bytes / packed.kv_read_bytes == pytest.approx(1.75)
+    assert unpacked.floor_s == pytest.approx(packed.floor_s)
