@@ -146,7 +146,7 @@ def _bands(cases: Sequence[Case]) -> str:
     groups: dict[str, list[str]] = {}
     for case in cases:
         name = case.where.device.id.split("-")[0].upper()
-        groups.setdefault(words.band(case.where.profile.band), []).append(name)
-    return "; ".join(
-        f"{text} ({', '.join(dict.fromkeys(names))})" for text, names in groups.items()
-    )
+        said = words.band(case.where.profile.band).removeprefix("80 % band ")
+        groups.setdefault(said, []).append(name)
+    each = [f"{', '.join(dict.fromkeys(names))} {said}" for said, names in groups.items()]
+    return f"80 % bands: {'; '.join(each)}"
