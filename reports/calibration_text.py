@@ -14,6 +14,7 @@ from roofcast.hardware.profile import Profile
 from roofcast.hardware.published import published
 from roofcast.reports import profile_text, units, words
 from roofcast.reports.tables import Column, Table
+from roofcast.simulator.workload import Array
 
 _PEAK, _MEMORY = "peak_flops_per_s", "memory_bandwidth_bytes_per_s"
 
@@ -79,7 +80,7 @@ def residuals(found: Sequence[Residual]) -> Table:
     )
 
 
-def _errors(found: Sequence[Residual], kind: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _errors(found: Sequence[Residual], kind: str) -> Array:
     """forecast / measured - 1 of one kind."""
     return np.array([math.expm1(-each.log_ratio) for each in found if each.kind == kind])
 

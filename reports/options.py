@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -87,6 +88,15 @@ KvDtype = Annotated[
         "-k",
         metavar="DTYPE",
         help="Store the KV cache in this dtype instead of the model's.",
+        show_default=False,
+    ),
+]
+ProfileFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FOLDER",
+        help="Where profiles go; by default to where forecasts look for them.",
         show_default=False,
     ),
 ]

@@ -46,14 +46,7 @@ def kernels(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Where profiles go; by default to where forecasts look for them.",
-            show_default=False,
-        ),
-    ] = None,
+    out: options.ProfileFolder = None,
     json: options.Json = False,
 ) -> None:
     """Fit bandwidth, peaks and fixed times of kernels to tables; steps stay as they were measured.

@@ -17,7 +17,7 @@ from roofcast.calibrate.serving_points.calibration import (
     calibrate_family,
     fitting_profile,
 )
-from roofcast.calibrate.serving_points.fit import families
+from roofcast.calibrate.serving_points.fit import Family, families
 from roofcast.calibrate.serving_points.points import Point, read_points
 from roofcast.calibrate.serving_points.resolve import Case, Resolver
 from roofcast.hardware.errors import InputError, unknown
@@ -45,14 +45,7 @@ def serving(
     tp: Annotated[int | None, typer.Option(metavar="N", min=1, show_default=False)] = None,
     weight_dtype: options.WeightDtype = None,
     kv_dtype: options.KvDtype = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Where profiles go; by default to where forecasts look for them.",
-            show_default=False,
-        ),
-    ] = None,
+    out: options.ProfileFolder = None,
     family: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Fit only this family of engines; repeatable."),
@@ -78,15 +71,8 @@ def serving(
       roofcast calibrate serving points.csv --family modern --page accuracy.md
       roofcast calibrate serving sweep.jsonl runs/*.json -m llama-3.1-70b -d h100-sxm --tp 4
     """
-    tables = [each.name.endswith((".csv", ".csv.gz")) for each in points]
-    chosen = [each for each in families() if not family or each.name in family]
-    if not all(
-        tables
-    ):  # runs of one's own belong to the family of their engine, whatever their source
-        chosen = [replace(each, sources="") for each in chosen]
-    for name in family or ():
-        if name not in {each.name for each in families()}:
-            raise unknown("family", name, [each.name for each in families()])
+    public = all(each.name.endswith((".csv", ".csv.gz")) for each in points)
+    chosen = _families(family or (), public)
     folders = [each.parent / name for each in points for name in ("configs", "arch_configs")]
     said = Conditions(
         model=model,
@@ -111,7 +97,7 @@ def serving(
         write(profile, (out or user_folder()) / f"{profile.device}.{profile.engine}.json")
         for each in made
         for profile in each.profiles
-        if all(tables) or (profile.device, profile.engine) in measured
+        if public or (profile.device, profile.engine) in measured
     ]
     judged = [accuracy(each, output.note) for each in made] if page else []
     if page:
@@ -127,6 +113,16 @@ def _read(paths: Sequence[Path], said: Conditions) -> tuple[Point, ...]:
     if len(paths) == 1 and paths[0].name.endswith((".csv", ".csv.gz")) and not said.known():
         return read_points(paths[0])
     return read_as_points(paths, said)
+
+
+def _families(names: Sequence[str], public: bool) -> list[Family]:
+    """The families asked for, or all; runs of one's own belong to that of their engine."""
+    known = {each.name: each for each in families()}
+    for name in names:
+        if name not in known:
+            raise unknown("family", name, known)
+    chosen = [known[name] for name in names or known]
+    return chosen if public else [replace(each, sources="") for each in chosen]
 
 
 def _json(made: list[Calibrated]) -> list[dict[str, Any]]:
