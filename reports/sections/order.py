@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -28,7 +29,7 @@ def document(
     """The whole report of one model on some devices, with what else was asked for."""
     asked = asked or Asked()
     title, subtitle = subject(cases)
-    day = (made or datetime.now(UTC)).strftime("%d %B %Y")
+    day = (made or _today()).strftime("%d %B %Y")
     sections = (
         verdict.section(cases),
         explorer.section(cases),
@@ -53,3 +54,12 @@ def document(
         sections=tuple(each for each in sections if isinstance(each, Section)),
         rows=all_rows(cases),
     )
+
+
+def _today() -> datetime:
+    """Now, or what SOURCE_DATE_EPOCH says, so that a report can be made again as it was.
+
+    Source: https://reproducible-builds.org/specs/source-date-epoch/
+    """
+    stated = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return datetime.fromtimestamp(int(stated), UTC) if stated.isdecimal() else datetime.now(UTC)
