@@ -83,7 +83,11 @@ def _experts_like_matrices(fitted: Fitted) -> Fitted:
     curves = dict(fitted.profile.curves)
     for name, curve in fitted.profile.curves.items():
         curves[name.replace("gemm.", "experts.")] = curve
-    return replace(fitted, profile=replace(fitted.profile, curves=curves))
+    parameters = dict(fitted.profile.parameters)
+    for name, parameter in fitted.profile.parameters.items():
+        if name.startswith("gemm.bandwidth_growth."):
+            parameters[name.replace("gemm.", "experts.")] = parameter
+    return replace(fitted, profile=replace(fitted.profile, curves=curves, parameters=parameters))
 
 
 def measured_roofs(measured: Sequence[Measurement]) -> dict[str, float]:
@@ -169,6 +173,37 @@ def _stage(fitted: Fitted, stage: Stage, measured: Sequence[Measurement], source
         return done
     curves = {**done.profile.curves, stage.curve: _curve(found, heights, source)}
     return replace(done, profile=replace(done.profile, curves=curves))
+
+
+def with_drift(fitted: Fitted, measured: Sequence[Measurement]) -> Fitted:
+    """Widen every standard error by how far the machine wandered while it was measured.
+
+    A machine that is slower for minutes slows all its kernels, which no scatter around a fit shows. Such
+    wandering does not average out: the mean of a whole run is about as uncertain as the means of its
+    fifths differ, as under flicker noise (Allan, Proc. IEEE 54, 1966). The reference kernel tells it.
+    """
+    wander = wandering(measured)
+    parameters = {
+        name: known
+        if known.standard_error is None
+        else replace(
+            known, standard_error=float(np.hypot(known.standard_error, wander * known.value))
+        )
+        for name, known in fitted.profile.parameters.items()
+    }
+    return replace(fitted, profile=replace(fitted.profile, parameters=parameters))
+
+
+_PARTS, _FEWEST_TURNS = 5, 10
+
+
+def wandering(measured: Sequence[Measurement]) -> float:
+    """Standard deviation of the logarithm of the reference's median over fifths of a calibration."""
+    turns = sorted((e.at_s, e.median_s) for e in measured if e.kind == "reference" and e.samples_s)
+    if len(turns) < _FEWEST_TURNS:
+        return 0.0
+    parts = np.array_split(np.log([seconds for _, seconds in turns]), _PARTS)
+    return float(np.std([np.median(part) for part in parts], ddof=1))
 
 
 _ROWS = "@"  # marks the unknowns that are points of a curve
@@ -260,6 +295,8 @@ def _unknowns(stage: Stage, counted: Sequence[Counted], fitted: Fitted) -> list[
         _started(f"{kind}.bandwidth_efficiency{variant}", reach, 0.002, 30.0),
         _started(f"{kind}.fixed_s{variant}", fastest / 3, 1e-8, 1e-2),
     ]
+    if kind == "gemm":
+        found.append(Unknown(f"gemm.bandwidth_growth{variant}", 0.02, 0.0, 0.5))
     if kind == "attention":
         found.append(Unknown(f"attention.activation_factor{variant}", 3.0, 0.01, 300.0))
     if kind == "experts":

@@ -77,7 +77,7 @@ class Recorder:
     def record(
         self, stage: str, tasks: Sequence[Task], timer: Timer, at_least: int = 0, visits: int = 1
     ) -> None:
-        """Measure what the journal lacks, in the order given, while there is time.
+        """Measure until every task was visited so often, in the order given, while there is time.
 
         All tasks are visited once before the first is visited again: a machine that is slow for
         seconds or minutes then spoils a part of many medians rather than the whole of some. The first

@@ -46,7 +46,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Plan:
-    """Kernels and decode runs in the order to measure them; `run_effort` is that of one visit."""
+    """Kernels and decode runs in the order to measure them; efforts are those of one visit."""
 
     name: str
     seed: int
@@ -87,7 +87,7 @@ def make_plan(target: Target, *, quick: bool, mode: str = "eager", seed: int = 0
         kernels=tuple(kernels),
         runs=tuple(runs),
         ranks=() if quick else tuple(_between_ranks(target)),
-        kernel_effort=Effort(budget_s=0.25 if quick else 0.5, interval=0.02),
+        kernel_effort=Effort(budget_s=0.15 if quick else 0.3, interval=0.02),
         run_effort=Effort(budget_s=1.0 if quick else 1.3, interval=0.02, least=7, most=60),
         run_visits=2 if quick else 3,
         budget_s=170.0 if quick else 870.0,

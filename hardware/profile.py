@@ -9,6 +9,7 @@ Parameters, by operator kind (gemm, experts, attention, state, elementwise, coll
     <kind>.matrix_s                 seconds each matrix of a grouped product adds, where run in turn
     <kind>.bandwidth_efficiency     fraction of the memory roof
     <kind>.compute_efficiency       fraction of the dense peak; may end in a dtype too
+    <kind>.bandwidth_growth         exponent with which that fraction grows with a matrix, quoted at 16 MiB
     <kind>.activation_factor        times an operator moves its activations; absent: once
     <kind>.loop_s                   seconds a block of threads takes for an inner dimension of 4096
     <kind>.loop_exponent, <kind>.loop_rows_exponent   how that grows with dimension and rows
@@ -23,11 +24,13 @@ and, measured in whole steps of an engine rather than alone:
     <kind>.scale, <kind>.fixed_scale    times a kind's roofs, and its fixed costs, take in a step
     <kind>.launch_s                 seconds a kernel takes besides its roof, in place of fixed_s
     experts.skew                    Zipf exponent of expert use
-    prefill.scale, prefill.activation_factor   the same when a whole prompt is read: dense products at
-                                    their compute_efficiency, all others at peak
+    prefill.scale, prefill.experts_scale   the same when a whole prompt is read, of products and experts
+    prefill.attention_scale         the same of attention and recurrent mixers, from the bare roofs
+    prefill.activation_factor       times element-wise operators move their bytes then
     prefill.layer_s, prefill.step_s     seconds of a pass that reads prompts, by layer and in all
     prefill.state_s                 seconds of such a pass for each kernel of a recurrent mixer
-    host.request_s                  seconds a request takes outside of any step
+    host.request_s, host.prompt_token_s   seconds a request, and each token of its prompt, takes outside
+                                    of any step (tokeniser, transport)
 
 A parameter of a kind may end in an operator's name and format, in its name, or in its format
 (``attention.fixed_s.window_attention.fp8``, ``elementwise.fixed_s.sampler``,

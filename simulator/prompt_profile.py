@@ -7,19 +7,19 @@ from typing import Final
 
 from roofcast.hardware.profile import Parameter, Profile
 
-_PRODUCTS: Final = ("gemm", "experts", "attention", "state")
-_KEPT: Final = ("collective.", "gemm.compute_efficiency")
+_KEPT: Final = ("collective.", "gemm.", "experts.")
+_OF_STEPS: Final = ("scale", "fixed_scale", "fixed_s", "matrix_s", "launch_s", "skew")
 _HOST: Final = ("layer_s", "step_s")
 
 
 def prompt_profile(profile: Profile) -> Profile:
     """The profile of a pass that reads prompts; the profile itself where only decode was measured.
 
-    Products and caches take `prefill.scale` times their roofs, dense products at the share of the peak
-    that their kernels reach, all others at peak; element-wise operators move
-    their bytes `prefill.activation_factor` times; launches are the host's, `prefill.layer_s` a layer
-    and `prefill.step_s` a pass, and `prefill.state_s` each kernel of a recurrent mixer, whose scans of
-    a prompt are many small launches. Collectives stay as they are.
+    Products take `prefill.scale` times as long as their kernels alone (`prefill.experts_scale` those of
+    experts), caches `prefill.attention_scale` times their roofs; element-wise operators move their
+    bytes `prefill.activation_factor` times; launches are the host's, `prefill.layer_s` a layer and
+    `prefill.step_s` a pass, and `prefill.state_s` each kernel of a recurrent mixer, whose scans of a
+    prompt are many small launches. Collectives stay as they are.
     """
     scale = profile.parameters.get("prefill.scale")
     if scale is None:
@@ -27,10 +27,12 @@ def prompt_profile(profile: Profile) -> Profile:
     kept = {
         name: parameter
         for name, parameter in profile.parameters.items()
-        if name.startswith(_KEPT) and not name.endswith(".fixed_scale")
+        if name.startswith(_KEPT) and name.split(".")[1] not in _OF_STEPS
     }
-    kept["prefill.scale"] = scale
-    kept.update({f"{kind}.scale": scale for kind in _PRODUCTS})
+    kept["prefill.scale"] = kept["gemm.scale"] = scale
+    kept["experts.scale"] = profile.parameters.get("prefill.experts_scale", scale)
+    caches = profile.parameters.get("prefill.attention_scale", scale)
+    kept["attention.scale"] = kept["state.scale"] = caches
     traffic = profile.parameters.get("prefill.activation_factor")
     if traffic is not None:
         kept["elementwise.scale"] = traffic

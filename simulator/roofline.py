@@ -2,7 +2,8 @@
 
     t = launches x fixed + matrices x matrix + c(rows) x join(memory, compute, loop, blocks)
 
-    memory  = bytes / (e_b B)                  B the memory bandwidth, e_b the achieved fraction
+    memory  = bytes / (e_b B)                  B the memory bandwidth, e_b the achieved fraction, which
+                                               may grow with the matrix, as (bytes / 16 MiB)^g
     compute = FLOPs / (e_c P)                  P the dense peak of the operator's dtype
     loop    = repeats x l (depth / 4096)^a (1 + rows / 128)^r
     blocks  = blocks x s / U                   U the compute units (SMs, CUs, Xe cores)
@@ -32,6 +33,9 @@ from roofcast.simulator.workload import Array
 
 LOOP_DEPTH, LOOP_ROWS = 4096.0, 128.0
 """Where `loop_s` is quoted, and the rows from which a block's tile grows."""
+
+STREAM_BYTES, STREAM_ENDS = float(1 << 24), (float(1 << 19), float(1 << 28))
+"""The matrix for which `bandwidth_efficiency` is quoted if it grows, and the bytes between which it does."""
 
 _WIDER: Mapping[str, tuple[str, ...]] = {
     "fp4": ("fp4", "fp8", "bf16", "fp16", "fp32"),
@@ -175,7 +179,12 @@ def _memory_time(operator: Operator, roofs: Roofs) -> Array:
     if factor != 1.0:
         moved = moved + (factor - 1.0) * operator.activation_bytes
     reach = _value(operator, roofs.profile, "bandwidth_efficiency", 1.0)
-    return np.asarray(moved / (reach * roofs.bandwidth_bytes_per_s))
+    time = np.asarray(moved / (reach * roofs.bandwidth_bytes_per_s))
+    growth = _value(operator, roofs.profile, "bandwidth_growth", 0.0)
+    if not growth:
+        return time
+    stream = operator.weight_bytes / np.maximum(operator.matrices, operator.launches)
+    return np.asarray(time * (np.clip(stream, *STREAM_ENDS) / STREAM_BYTES) ** -growth)
 
 
 def _compute_time(operator: Operator, roofs: Roofs) -> Array | None:

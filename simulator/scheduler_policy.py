@@ -16,7 +16,7 @@ class Policy:
     `chunked`: so are they, and each one whole. `ahead`:
     a step is decided while the one before it runs. `whole_prompt_fits`: a prompt is begun only when
     all of it has room. `keeps_blocks`: a preempted sequence finds what is left of its blocks. A request
-    reaches the scheduler `request_s` after its arrival.
+    reaches the scheduler `request_s` after its arrival, as one with a mean prompt does.
     """
 
     kv_tokens: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -44,9 +45,16 @@ def costs(where: Setup, context: ArrayLike, prompt: ArrayLike) -> Costs:
         prompt_s=(own + zero) / groups,
         weights_s=weights + zero,
         pass_s=reading.host_s + launches_s(reading) + zero,
-        request_s=np.full(prompts.shape, where.profile.value("host.request_s", 0.0)),
+        request_s=np.asarray(request_s(where.profile, prompts)),
         most=capacity(where, context),
     )
+
+
+def request_s(profile: Profile, prompt: ArrayLike) -> Array:
+    """What a request with a prompt of so many tokens takes outside of any step, on the host."""
+    tokens = np.asarray(prompt, dtype=np.float64)
+    each = profile.value("host.prompt_token_s", 0.0)
+    return np.asarray(profile.value("host.request_s", 0.0) + each * tokens)
 
 
 def capacity(where: Setup, context: ArrayLike) -> Array:
@@ -105,18 +113,24 @@ def shared_s(decode: Forecast) -> Array:
 def prompt_s(reading: Forecast) -> tuple[Array, Array]:
     """Seconds of a prompt's own work, launches and host left out, and of waiting for weights.
 
-    Products take their FLOPs' time in the former, however many prompts share a pass; what reading the
-    weights takes longer is paid once a pass.
+    Products take in the former what they would with their weights at hand, however many prompts share a
+    pass; what reading the weights takes longer is paid once a pass.
     """
     total, waiting = np.zeros(()), np.zeros(())
+    roofs = Roofs(reading.device, reading.profile)
     for operator, time in zip(reading.operators, reading.times, strict=True):
         own = time.total_s - time.fixed_s
         if operator.kind in WEIGHED:
-            scale = reading.profile.value(f"{operator.kind}.scale", 1.0)
-            alone, own = own, np.minimum(own, time.compute_s * scale)
+            alone, own = own, weightless_s(operator, roofs)
             waiting = waiting + alone - own
         total = total + own
     return total, waiting
+
+
+def weightless_s(operator: Operator, roofs: Roofs) -> Array:
+    """What a product takes besides its launches if its weights were there already."""
+    time = operator_time(replace(operator, weight_bytes=np.zeros(())), roofs)
+    return np.asarray(time.total_s - time.fixed_s)
 
 
 def launches_s(reading: Forecast) -> Array:

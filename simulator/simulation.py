@@ -14,6 +14,7 @@ from roofcast.simulator.layouts import require_servable
 from roofcast.simulator.memory import Memory, memory
 from roofcast.simulator.requests import Requests
 from roofcast.simulator.scheduler import Policy
+from roofcast.simulator.serving_costs import request_s
 from roofcast.simulator.step_time import StepTimes, tabulate
 from roofcast.simulator.workload import Workload
 
@@ -69,7 +70,7 @@ def scheduling(where: Setup, requests: Requests, kv_tokens: int | None = None) -
         max_sequences=sequences,
         block_tokens=engine.block_tokens or 1,
         prompts_first=find_engine(where.kernels or where.profile.engine).prompts_first,
-        request_s=where.profile.value("host.request_s", 0.0),
+        request_s=float(request_s(where.profile, np.mean(requests.input_tokens))),
     )
 
 

@@ -8,12 +8,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from roofcast.hardware.profile import Band, Profile
+from roofcast.simulator.workload import Array
 
 NEAREST = 0.25
 """Log error added where another engine's profile stands in. Assumed."""
 UNMEASURED = 0.4
 """Half width of the log interval where no band was ever measured. Assumed."""
 _INVERSE = ("output_tok_s",)
+_HELD, _MOST = 0.8, 0.98
 
 
 def factor(profile: Profile, metric: str, nearest: bool) -> tuple[float, float]:
@@ -40,7 +42,33 @@ def _band(profile: Profile, metric: str) -> Band | None:
     return found
 
 
-def measured_band(log_ratios: Sequence[float], origin: str) -> Band:
-    """The interval that holds 80 % of log ratios measured / forecast."""
-    low, high = np.quantile(np.asarray(log_ratios, dtype=float), (0.1, 0.9))
+def measured_band(log_ratios: Array, groups: Sequence[str], origin: str) -> Band:
+    """The interval that should hold 80 % of log ratios measured / forecast of a new group.
+
+    From n independent ratios it is the middle 80 % (1 + 1 / n) of them (conformal prediction; Vovk,
+    Gammerman and Shafer 2005). Rows of one group err alike, so that fewer count: see `independent`.
+    """
+    held = min(_HELD * (1.0 + 1.0 / independent(log_ratios, groups)), _MOST)
+    low, high = np.quantile(log_ratios, ((1.0 - held) / 2.0, (1.0 + held) / 2.0))
     return Band(float(min(low, -0.01)), float(max(high, 0.01)), origin)
+
+
+def independent(log_ratios: Array, groups: Sequence[str]) -> float:
+    """How many independent ratios these are worth: n / (1 + (m - 1) r), Kish's design effect.
+
+    m is the mean size of a group weighted by size, r the share of the variance that lies between
+    groups, of ranks so that outliers don't rule it.
+
+    >>> independent(np.array([0.1, 0.1, 0.5, 0.5]), ["a", "a", "b", "b"])
+    2.0
+    """
+    from scipy.stats import rankdata  # slow to import
+
+    _, back, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
+    ranks = rankdata(log_ratios)
+    total = float(np.var(ranks))
+    means = np.bincount(back, ranks) / sizes
+    between = float(np.average((means - ranks.mean()) ** 2, weights=sizes))
+    share = between / total if total > 0.0 else 1.0
+    mean_size = float(np.average(sizes, weights=sizes))
+    return float(ranks.size / (1.0 + (mean_size - 1.0) * share))

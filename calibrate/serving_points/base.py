@@ -27,6 +27,10 @@ from roofcast.simulator.roofline import Roofs, operator_time
 
 TABLED: Final = ("vllm", "sglang", "trtllm")
 """Engines with kernel tables."""
+_SHARED: Final = {"mxfp4_w4a8": "sglang"}
+"""Formats of experts for which all engines run the same kernels (TensorRT-LLM's, in the other two by way
+of FlashInfer), and the engine whose table has the most layouts. TensorRT-LLM's own holds one rank alone,
+where FLOPs and activations can't be told apart."""
 _SHAPES: Final = tuple((n, k) for n in (1280, 4096, 8192, 28672) for k in (1024, 4096, 8192))
 _ROWS: Final = (4.0, 32.0, 128.0)
 
@@ -54,7 +58,13 @@ def _tabled(device: str, engine: str) -> Profile:
             for name in [name for name in parameters if _of(name, stored.name)]:
                 del parameters[name]
             lent = {n: p for n, p in best.parameters.items() if _of(n, stored.name)}
-            parameters.update(_noted(lent, best.engine, engine))
+            parameters.update(_noted(lent, best.engine, engine, _FASTEST))
+    for format_name, lender in _SHARED.items():
+        found = _kernels(device, lender).parameters
+        lent = {n: p for n, p in found.items() if _of(n, format_name, "experts")}
+        if lent:
+            parameters = {n: p for n, p in parameters.items() if not _of(n, format_name, "experts")}
+            parameters.update(_noted(lent, lender, engine, "the engines share these kernels"))
     parameters.update(_widest(rivals))
     return replace(own, parameters=parameters)
 
@@ -92,15 +102,20 @@ def _measures(profile: Profile, stored: str) -> bool:
     return efficiency is not None and efficiency.origin in ("fitted", "measured")
 
 
-def _of(name: str, stored: str) -> bool:
-    """Whether a parameter is that of all products in a format."""
-    return name.startswith("gemm.") and name.count(".") == 2 and name.endswith(f".{stored}")
+def _of(name: str, stored: str, kind: str = "gemm") -> bool:
+    """Whether a parameter is that of all products of a kind in a format."""
+    return name.startswith(f"{kind}.") and name.count(".") == 2 and name.endswith(f".{stored}")
 
 
-def _noted(lent: Mapping[str, Parameter], lender: str, engine: str) -> dict[str, Parameter]:
+_FASTEST: Final = "the fastest products on this device"
+
+
+def _noted(
+    lent: Mapping[str, Parameter], lender: str, engine: str, why: str
+) -> dict[str, Parameter]:
     if lender == engine:
         return dict(lent)
-    note = f"of {lender}'s tables, the fastest products on this device"
+    note = f"of {lender}'s tables, {why}"
     return {name: replace(parameter, note=note) for name, parameter in lent.items()}
 
 

@@ -69,7 +69,8 @@ def calibrate_family(
     if not own:
         return None
     table = design(own)
-    sound = roof_share(own) <= DOUBTFUL
+    plain = np.array([case.recipe.speculation is None for case in own])
+    sound = (roof_share(own) <= DOUBTFUL) & plain
     say(f"{family.name}: {len(own)} points, {int((~sound).sum())} beyond belief")
     fitted = fit_family(family, table.take(sound))
     held = leave_out(family, table, sound, fitted, group_of)
@@ -156,26 +157,27 @@ def _years(family: Family) -> str:
     return f", {family.years}" if family.years else ""
 
 
-def _own(held: HeldOutRows, device: str, metric: str) -> tuple[Array, str]:
-    """Held-out log ratios of a device, or of the whole family where the device has too few."""
+def _own(held: HeldOutRows, device: str, metric: str) -> tuple[Array, NDArray[np.str_], str]:
+    """Held-out log ratios of a device and their groups, or all of them where it has too few."""
     ratios = held.ratios[metric]
     here = np.array([device_of(case) == device for case in held.design.cases])
     seen = here & np.isfinite(ratios)
     groups = np.array([group_of(case) for case in held.design.cases])
-    if enough(seen, groups):
-        return ratios[seen], device
-    return ratios[np.isfinite(ratios)], "all devices"
+    scope = device
+    if not enough(seen, groups):
+        seen, scope = np.isfinite(ratios), "all devices"
+    return ratios[seen], groups[seen], scope
 
 
 def _bands(held: HeldOutRows, device: str) -> dict[str, Band]:
     found = {}
     for metric in held.ratios:
-        ratios, scope = _own(held, device, metric)
+        ratios, groups, scope = _own(held, device, metric)
         if ratios.size:
             origin = (
                 f"{ratios.size} held-out points, {scope}, each model, device and engine left out"
             )
-            found[metric] = measured_band(list(ratios), origin)
+            found[metric] = measured_band(ratios, list(groups), origin)
     return found
 
 
@@ -187,7 +189,7 @@ def _band(held: HeldOutRows, device: str) -> Band | None:
 
 def _judged(held: HeldOutRows, device: str) -> Iterable[HeldOut]:
     for metric in held.ratios:
-        ratios, scope = _own(held, device, metric)
+        ratios, _, scope = _own(held, device, metric)
         if ratios.size:
             yield _held_out(f"{metric} of {scope}, each model, device and engine left out", ratios)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from roofcast.calibrate.serving_points.points import Point
 from roofcast.hardware.errors import unknown
+from roofcast.simulator.planning.speculation import Speculation
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Recipe:
     poll_steps: float = 1.0
     wait_steps: float = 0.0
     fuse_all_reduce: bool = False
+    expert_parallel: bool = False
+    speculation: Speculation | None = None
     graph: str = "full"
 
 
@@ -98,7 +101,7 @@ def recipe_of(point: Point) -> Recipe:
 
 
 _PATTERNS = {"engine": "engine", "model": "model", "gpu": "gpu", "weights": "weight_dtype"}
-_EXACT = ("isl", "osl", "tp")
+_EXACT = ("isl", "osl", "tp", "ep")
 
 
 def _patterns(entry: Mapping[str, Any]) -> dict[str, str]:
@@ -131,6 +134,8 @@ def _recipe(entry: Mapping[str, Any], point: Point) -> Recipe:
         poll_steps=steps,
         wait_steps=entry.get("wait_steps", 0.0),
         fuse_all_reduce=entry.get("fuse_all_reduce", False),
+        expert_parallel=entry.get("expert_parallel", False),
+        speculation=Speculation(**entry["speculation"]) if "speculation" in entry else None,
         graph=entry.get("graph", "full"),
     )
 

@@ -1,7 +1,7 @@
 """Which held-out points an interval would have held that knew nothing of their group.
 
-The interval shipped for a device is the middle 80 % of its held-out errors. Judged on those same errors
-it holds 80 % whatever they are; so here each group of points is judged by the interval that the other
+The interval shipped for a device is the middle of its held-out errors. Judged on those same errors it
+holds 80 % or more whatever they are; so here each group of points is judged by the interval that the other
 groups give.
 """
 
@@ -34,7 +34,7 @@ def intervals(ratios: Array, devices: Sequence[str], groups: Sequence[str]) -> t
         near = others & np.isin(where, where[own])
         rows = near if enough(near, labels) else others
         if rows.any():
-            band = measured_band(list(ratios[rows]), "")
+            band = measured_band(ratios[rows], list(labels[rows]), "")
             low[own], high[own] = band.low, band.high
     return low, high
 

@@ -15,6 +15,7 @@ from roofcast.calibrate.serving_points.terms import TERMS, WAITS, pass_terms
 from roofcast.hardware.profile import Parameter, Profile
 from roofcast.simulator.api import Setup
 from roofcast.simulator.engines import find_engine
+from roofcast.simulator.planning.speculation import draft_setup
 from roofcast.simulator.prompt_profile import prompt_profile
 from roofcast.simulator.serving import Load, Scheduler
 from roofcast.simulator.serving_costs import BATCHES, WEIGHED, capacity
@@ -105,14 +106,13 @@ def design(cases: Sequence[Case]) -> Design:
         setup = cases[rows[0]].setup
         contexts = np.array([context_of(cases[row]) for row in rows])
         found, back = np.unique(contexts, return_inverse=True)
-        work = Workload.decode(BATCHES[np.newaxis, :], found[:, np.newaxis])
-        decode[rows] = _terms(setup, work, setup.profile)[back]
+        decode[rows] = _decode_terms(cases[rows[0]], found)[back]
         most[rows] = capacity(setup, found)[back]
         prompts = np.array([np.ceil(prompt_of(cases[row])) for row in rows])
         found, back = np.unique(prompts, return_inverse=True)
         groups = setup.parallelism.data
         reading = Workload.prefill(groups, found)
-        prefill[rows] = _terms(setup, reading, prompt_profile(_at_peak(setup.profile)), WEIGHED)[
+        prefill[rows] = _terms(setup, reading, prompt_profile(_unscaled(setup.profile)), WEIGHED)[
             back
         ]
         prefill[np.ix_(rows, _PER_PROMPT)] /= groups
@@ -131,12 +131,27 @@ _PER_PASS: Final = (*WAITS, "state.kernels", "launches", "layers", "sequences", 
 _PER_PROMPT: Final = [index for index, term in enumerate(TERMS) if term not in _PER_PASS]
 
 
+def _decode_terms(case: Case, contexts: Array) -> Array:
+    """(contexts, batches, terms) of a decode step for each token that it brings a sequence."""
+    batches, cached = BATCHES[np.newaxis, :], contexts[:, np.newaxis]
+    setup, speculation = case.setup, case.recipe.speculation
+    if speculation is None:
+        return _terms(setup, Workload.decode(batches, cached), setup.profile)
+    verify = Workload.decode(batches, cached, speculation.tokens + 1)
+    terms = _terms(setup, verify, setup.profile)
+    drafter = draft_setup(setup, speculation)
+    if drafter is not None:
+        one = _terms(drafter, Workload.decode(batches, cached), setup.profile)
+        terms = terms + speculation.tokens * one
+    return terms / speculation.tokens_per_step
+
+
 def _terms(setup: Setup, work: Workload, profile: Profile, weighed: tuple[str, ...] = ()) -> Array:
     """Terms of a pass, the last axis; see `pass_terms`."""
     found = pass_terms(setup.costed(work), setup.device, profile, weighed)
     return np.moveaxis(found, 0, -1)
 
 
-def _at_peak(profile: Profile) -> Profile:
+def _unscaled(profile: Profile) -> Profile:
     one = Parameter(1.0, "1", "assumed")
     return replace(profile, parameters={**profile.parameters, "prefill.scale": one})

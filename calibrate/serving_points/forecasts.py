@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from roofcast.calibrate.serving_points.model import Predicted, combine
 from roofcast.calibrate.serving_points.resolve import Case
 from roofcast.calibrate.serving_points.terms import TERMS
 from roofcast.hardware.errors import InputError
+from roofcast.simulator.planning.speculation import draft_setup
 from roofcast.simulator.serving import Costs, Curve, closed_loop
 from roofcast.simulator.serving_costs import BATCHES, costs
 from roofcast.simulator.workload import Array
@@ -81,4 +82,13 @@ def setup_costs(cases: Sequence[Case]) -> Costs:
     """What the points of one set-up take."""
     contexts = np.array([context_of(case) for case in cases])
     prompts = np.array([np.ceil(prompt_of(case)) for case in cases])
-    return costs(cases[0].setup, contexts, prompts)
+    setup, speculation = cases[0].setup, cases[0].recipe.speculation
+    found = costs(setup, contexts, prompts)
+    if speculation is None:
+        return found
+    cached = contexts[:, np.newaxis]
+    step = setup.decode(BATCHES[np.newaxis, :], cached, speculation.tokens + 1).step_time_s
+    drafter = draft_setup(setup, speculation)
+    if drafter is not None:
+        step = step + speculation.tokens * drafter.decode(BATCHES, cached).step_time_s
+    return replace(found, decode=Curve(BATCHES, step / speculation.tokens_per_step))

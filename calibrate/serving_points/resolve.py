@@ -78,7 +78,7 @@ class Resolver:
         key = (
             path, point.weight_dtype, recipe.state_dtype, recipe.experts, device.id, named.engine,
             point.tp, point.pp, point.ep, point.dp, point.kv_dtype, recipe.kv_dtype,
-            recipe.fuse_all_reduce,
+            recipe.fuse_all_reduce, recipe.expert_parallel, recipe.speculation,
         )  # fmt: skip
         if key not in self._setups:
             self._setups[key] = self._setup(point, path, device, named)
@@ -94,7 +94,7 @@ class Resolver:
             architecture=replace(architecture, max_context=None),
             device=device,
             profile=self.profiles(device, named),
-            parallelism=_parallelism(point),
+            parallelism=_parallelism(point, recipe),
             kv_dtype=kv,
             activation_dtype=architecture.dtype,
             kernels=f"{named.engine}-fused" if recipe.fuse_all_reduce else None,
@@ -141,6 +141,7 @@ def _missing(point: Point) -> str:
     return ""
 
 
-def _parallelism(point: Point) -> Parallelism:
-    sizes = (point.tp, point.pp, point.ep, point.dp)
+def _parallelism(point: Point, recipe: conventions.Recipe) -> Parallelism:
+    experts = point.tp if recipe.expert_parallel else point.ep
+    sizes = (point.tp, point.pp, experts, point.dp)
     return Parallelism(*(max(1, int(size or 1)) for size in sizes))

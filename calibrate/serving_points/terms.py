@@ -18,6 +18,7 @@ from roofcast.hardware.profile import Profile
 from roofcast.simulator.operators import operators
 from roofcast.simulator.passes import Operator, Pass
 from roofcast.simulator.roofline import Roofs, operator_time
+from roofcast.simulator.serving_costs import weightless_s
 from roofcast.simulator.workload import Array
 
 KINDS: Final = ("gemm", "experts", "attention", "state", "elementwise")
@@ -26,12 +27,12 @@ LAUNCHED: Final = ("gemm", "attention", "state", "elementwise")
 """Kinds whose kernels cost the same time to launch in a captured step; experts keep their table's."""
 KERNELS: Final = tuple(f"{kind}.kernels" for kind in LAUNCHED)
 WAITS: Final = ("gemm.weights", "experts.weights")
-"""What products of a prompt take beyond their FLOPs' time, because weights have to be read."""
+"""What products of a prompt take longer because their weights have to be read."""
 TERMS: Final = (
     *ROOFS, *WAITS, *KERNELS, "experts.fixed", "link", "collectives",
-    "launches", "layers", "sequences", "steps",
+    "launches", "layers", "sequences", "tokens", "steps",
 )  # fmt: skip
-HOST: Final = ("layers", "sequences", "steps")
+HOST: Final = ("layers", "sequences", "tokens", "steps")
 """Terms of the host, which follow on what the device does; `launches` is its race with the device."""
 
 
@@ -41,7 +42,7 @@ def pass_terms(
     """Terms of one pass: (terms, *points). Kinds that are `weighed` count waits for weights apart.
 
     Seconds of roofs by kind, of the experts' fixed costs, on the wire (link) and of collectives'
-    latencies; counts of kernels by kind, of all launches, of layers, sequences and steps.
+    latencies; counts of kernels by kind, of all launches, of layers, sequences, tokens and steps.
     """
     roofs = Roofs(device, base)
     shape = work.workload.shape
@@ -50,6 +51,7 @@ def pass_terms(
         _add(sums, operator, roofs, weighed)
     sums["layers"] = sums["layers"] + len(work.architecture.layers)
     sums["sequences"] = sums["sequences"] + work.sequences
+    sums["tokens"] = sums["tokens"] + work.tokens
     sums["steps"] = sums["steps"] + 1.0
     return np.stack([np.broadcast_to(sums[name], shape) for name in TERMS])
 
@@ -60,7 +62,7 @@ def _add(
     time = operator_time(operator, roofs)
     moved = time.total_s - time.fixed_s
     if operator.kind in weighed:
-        alone, moved = moved, np.minimum(moved, time.compute_s)
+        alone, moved = moved, weightless_s(operator, roofs)
         sums[f"{operator.kind}.weights"] = sums[f"{operator.kind}.weights"] + alone - moved
     sums["launches"] = sums["launches"] + operator.launches
     if operator.kind == "collective":

@@ -16,6 +16,7 @@ from roofcast.simulator.planning.candidates import Candidate
 from roofcast.simulator.planning.costing import BATCHES, CostTable, Lengths, StepCosts
 from roofcast.simulator.planning.speculation import draft_setup
 from roofcast.simulator.serving import Curve
+from roofcast.simulator.serving_costs import request_s
 from roofcast.simulator.workload import Array
 
 _GRID, _HALVINGS, _SETTLED, _EMPTY = 40, 12, 16, 0.02
@@ -159,7 +160,7 @@ def costs_of(asked: Asked, found: Sequence[Candidate]) -> ServiceCosts:
         filled=values("filled"),
         shared=values("shared"),
         square=values("square"),
-        request_s=np.array([one.where.profile.value("host.request_s", 0.0) for one in found]),
+        request_s=np.array([request_s(one.where.profile, traffic.prompt.mean) for one in found]),
         riding=riding,
         ahead=np.ones(len(found)),  # as schedulers do that overlap with the step that runs
         tokens_per_step=np.full(len(found), tokens),
