@@ -19,6 +19,7 @@ from roofcast.calibrate.plan import Plan, Target, make_plan
 from roofcast.calibrate.progress import Listener, Progress, silent
 from roofcast.calibrate.samples import STATE, Measurement, median
 from roofcast.calibrate.shapes import Scale
+from roofcast.calibrate.steadying import steadied
 from roofcast.calibrate.validation import Fitter, Judged, band, validate
 from roofcast.hardware import profile_store
 from roofcast.hardware.accelerator import Accelerator
@@ -188,7 +189,7 @@ def _measure(bench: Bench, plan: Plan, scale: Scale, journal: Journal, listener:
 
 def finish(device: Accelerator, journal: Journal, path: Path) -> Calibration:
     """Fit, validate and write, from the raw samples of a journal alone."""
-    measured, source = tuple(journal), source_of(journal)
+    measured, source = steadied(tuple(journal)), source_of(journal)
     runs = decode_runs(measured, "large" if journal.header.scale == "large" else "small")
     bare = fit_kernels(device, journal.header.engine, measured, source)
     kernels = fit_links(bare, measured, source)

@@ -16,6 +16,7 @@ from roofcast.calibrate.ranks import Rank, Send, measure_together, run_ranks
 from roofcast.calibrate.samples import Task
 from roofcast.calibrate.shapes import Scale, find_shape
 from roofcast.calibrate.shards import Shard
+from roofcast.hardware.errors import MeasurementError
 
 _SEED = 20
 
@@ -30,14 +31,20 @@ class Assignment:
 
 
 def record_ranks(recorder: Recorder, tasks: Sequence[Task], effort: Effort, scale: Scale) -> None:
-    """Measure what the journal lacks, one group of processes for each number of ranks."""
+    """Measure what the journal lacks, one group of processes for each number of ranks.
+
+    A group that fails leaves what it measured; its other tasks are kept with the reason.
+    """
     device = recorder.bench.device.type
     for count in sorted({task.whole("ranks") for task in tasks}):
         lacking = [task for task in tasks if task.whole("ranks") == count]
         lacking = [task for task in lacking if task.key not in recorder.journal]
         if lacking and recorder.elapsed_s < recorder.deadline_s:
             found = measure_ranks(Assignment(tuple(lacking), effort, scale), count, device)
-            recorder.take(f"{count} processes", len(lacking), found)
+            try:
+                recorder.take(f"{count} processes", len(lacking), found)
+            except MeasurementError as error:
+                recorder.miss(lacking, str(error))
 
 
 def measure_ranks(assignment: Assignment, ranks: int, device: str) -> Iterator[tuple[Task, Timing]]:

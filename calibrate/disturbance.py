@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 
-from roofcast.calibrate.samples import STATE, Measurement, median, quantile
+from roofcast.calibrate.samples import FAILED, STATE, Measurement, median, quantile
 
 # Shares beyond which a warning is due. A quiet two-core machine shows 0 to 2 % of other processes,
 # spreads of 3 to 8 % and a reference that stays within 4 %.
@@ -37,8 +37,16 @@ def warnings_of(
     states = [entry for entry in measured if entry.kind == STATE]
     found = [check(usable) for check in checks]
     found += [throttling(states), clocks(states), company(states), load(conditions)]
-    found.append(passive(conditions))
+    found += [passive(conditions), failures(measured)]
     return tuple(text for text in found if text)
+
+
+def failures(measured: Sequence[Measurement]) -> str | None:
+    """Tasks that went wrong, and why."""
+    failed = [e.outcome for e in measured if e.outcome.startswith(FAILED)]
+    if not failed:
+        return None
+    return f"{len(failed)} tasks were not measured, {', '.join(sorted(set(failed)))}"
 
 
 def others(measured: Sequence[Measurement]) -> str | None:

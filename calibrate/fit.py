@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from roofcast.calibrate.counted import KERNELS, Counted, count_all
 from roofcast.calibrate.fitting import Estimate, Fit, Model, Sample, Unknown, fit
 from roofcast.calibrate.samples import Measurement
+from roofcast.calibrate.steadying import wandering
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.profile import Curve, Parameter, Profile
 from roofcast.simulator.roofline import Roofs, operator_time
@@ -178,9 +179,9 @@ def _stage(fitted: Fitted, stage: Stage, measured: Sequence[Measurement], source
 def with_drift(fitted: Fitted, measured: Sequence[Measurement]) -> Fitted:
     """Widen every standard error by how far the machine wandered while it was measured.
 
-    A machine that is slower for minutes slows all its kernels, which no scatter around a fit shows. Such
-    wandering does not average out: the mean of a whole run is about as uncertain as the means of its
-    fifths differ, as under flicker noise (Allan, Proc. IEEE 54, 1966). The reference kernel tells it.
+    A machine that is slower for minutes slows all its kernels, which no scatter around a fit shows.
+    Such wandering does not average out: the mean of a whole run is about as uncertain as the means of
+    its fifths differ, as under flicker noise (Allan, Proc. IEEE 54, 1966). The reference kernel tells.
     """
     wander = wandering(measured)
     parameters = {
@@ -192,18 +193,6 @@ def with_drift(fitted: Fitted, measured: Sequence[Measurement]) -> Fitted:
         for name, known in fitted.profile.parameters.items()
     }
     return replace(fitted, profile=replace(fitted.profile, parameters=parameters))
-
-
-_PARTS, _FEWEST_TURNS = 5, 10
-
-
-def wandering(measured: Sequence[Measurement]) -> float:
-    """Standard deviation of the logarithm of the reference's median over fifths of a calibration."""
-    turns = sorted((e.at_s, e.median_s) for e in measured if e.kind == "reference" and e.samples_s)
-    if len(turns) < _FEWEST_TURNS:
-        return 0.0
-    parts = np.array_split(np.log([seconds for _, seconds in turns]), _PARTS)
-    return float(np.std([np.median(part) for part in parts], ddof=1))
 
 
 _ROWS = "@"  # marks the unknowns that are points of a curve

@@ -22,10 +22,9 @@ from roofcast.calibrate.disturbance import OTHERS_LIMIT, SPREAD_LIMIT
 from roofcast.calibrate.journal import Journal
 from roofcast.calibrate.plan import REFERENCE
 from roofcast.calibrate.progress import Listener, Progress
-from roofcast.calibrate.samples import STATE, Measurement, Task, joined
+from roofcast.calibrate.samples import FAILED, STATE, Measurement, Task, joined
 
 OUT_OF_MEMORY = "out of memory"
-OUT_OF_TIME = "no time left"
 _REFERENCE_EVERY_S = 8.0
 _REFERENCE_BYTES = 128 << 20
 
@@ -105,6 +104,14 @@ class Recorder:
             self.journal.add(replace(entry, others=math.nan))  # those processes are not us
             self.listener(Progress(stage, done + 1, total, task.key, self.elapsed_s))
             before = after
+
+    def miss(self, tasks: Sequence[Task], reason: str) -> None:
+        """Keep why tasks that the journal lacks could not be measured."""
+        for task in tasks:
+            if task.key not in self.journal:
+                at_s = self.elapsed_s
+                outcome = f"{FAILED}{reason}"
+                self.journal.add(Measurement(task.kind, task.facts, (), at_s, outcome=outcome))
 
     def _measured(self, task: Task, timer: Timer) -> Measurement:
         before = read_ledger()

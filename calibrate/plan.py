@@ -18,6 +18,7 @@ from roofcast.calibrate.clock import Effort
 from roofcast.calibrate.samples import Task
 from roofcast.calibrate.shapes import Scale, Shape, shapes
 from roofcast.hardware.accelerator import Accelerator
+from roofcast.simulator.architecture import Architecture
 from roofcast.simulator.memory import rank_cache_bytes, rank_weight_bytes
 from roofcast.simulator.passes import Pass
 from roofcast.simulator.workload import Workload
@@ -279,11 +280,21 @@ _LARGEST_MESSAGE_BYTES = 64 << 20
 def _between_ranks(target: Target) -> Iterator[Task]:
     """Collectives by size, and tensor-parallel decode of one shape, for 2, 4, 8 ... ranks."""
     ranks = 2
-    sharded = [shape for shape in shapes(target.scale).values() if "quick" in shape.plans]
     while ranks <= target.ranks:
         yield from collective_tasks(ranks, target.dtype)
-        yield from sharded_tasks(ranks, target.dtype, sharded[1:2])
+        yield from sharded_tasks(ranks, target.dtype, _shared(target, ranks)[:1])
         ranks *= 2
+
+
+def _shared(target: Target, ranks: int) -> list[Shape]:
+    """Shapes of a quick calibration whose heads so many ranks can share evenly."""
+    quick = [shape for shape in shapes(target.scale).values() if "quick" in shape.plans]
+    return [shape for shape in quick if _divides(shape.architecture(target.dtype), ranks)]
+
+
+def _divides(architecture: Architecture, ranks: int) -> bool:
+    pieces = {weight.pieces for layer in architecture.layers for weight in layer.weights}
+    return all(count % ranks == 0 or ranks % count == 0 for count in pieces)
 
 
 def collective_tasks(

@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from roofcast.calibrate.clock import Call, Clock, Effort, Timing
 from roofcast.calibrate.samples import median, median_interval
-from roofcast.hardware.errors import MeasurementError
+from roofcast.hardware.errors import InputError, MeasurementError
 
 _TIMEOUT_S = 180.0
 _POLL_S = 0.2
@@ -121,7 +121,7 @@ def _enter(work: Work, argument: Any, place: tuple[int, int, str, str], results:
     try:
         work(Rank(index, count, device), argument, send)
         dist.barrier()
-    except RuntimeError as error:  # out of memory, or another rank is gone
+    except (RuntimeError, MemoryError, InputError) as error:  # or another rank is gone
         results.put((_FAILED, str(error).partition("\n")[0]))
         return
     finally:

@@ -13,6 +13,7 @@ from roofcast.calibrate.calibration import journal_path
 from roofcast.calibrate.counted import KERNELS, operators_of
 from roofcast.calibrate.overheads import decode_runs, forecast_s
 from roofcast.calibrate.samples import Measurement
+from roofcast.calibrate.steadying import steadied
 from roofcast.hardware import profile_store
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.profile import Profile
@@ -44,8 +45,9 @@ def residuals_of(path: str | Path, device: Accelerator) -> tuple[Residual, ...]:
     """Residuals of a profile's own samples, which must lie beside it."""
     contents = journal.read(journal_path(Path(path)))
     profile = profile_store.read(path)
-    found = list(kernel_residuals(profile, device, contents.measured))
-    for entry in decode_runs(contents.measured, contents.scale):
+    measured = steadied(contents.measured)
+    found = list(kernel_residuals(profile, device, measured))
+    for entry in decode_runs(measured, contents.scale):
         times = forecast_s(entry, device, profile)
         workload = entry.work.workload
         points = zip(workload.batch, workload.context, entry.measured_s, times, strict=True)

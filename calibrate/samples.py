@@ -16,6 +16,9 @@ Fact = str | float | int | bool
 STATE = "state"
 """Kind of an entry without samples: what a GPU said of its clocks and power while it was busy."""
 
+FAILED = "failed: "
+"""How the outcome of a task begins that went wrong in a way nobody expected."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -49,8 +52,8 @@ class Measurement:
     `at_s` is when it ended, in seconds since the calibration began. `steady` says that the warm-up
     came to rest. `others` is the share of the machine's processor time that went to other processes
     while it ran, `stolen` the share the hypervisor withheld (NaN where unreadable). `outcome` is
-    "ok", or why there are no samples (out of memory). `visits` counts how often it was come back to;
-    the samples are those of all visits.
+    "ok", or why there are no samples (out of memory, `FAILED`). The samples are those of all `visits`;
+    `ends` says of each visit when it ended and how many samples it brought.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
@@ -64,6 +67,18 @@ class Measurement:
     stolen: float = math.nan
     outcome: str = "ok"
     visits: int = 1
+    ends: tuple[tuple[float, int], ...] = ()
+
+    @property
+    def by_visit(self) -> tuple[tuple[float, tuple[float, ...]], ...]:
+        """When each visit ended, and its samples; all as one where that wasn't kept."""
+        if sum(count for _, count in self.ends) != len(self.samples_s):
+            return ((self.at_s, self.samples_s),)
+        found, start = [], 0
+        for at_s, count in self.ends:
+            found.append((at_s, self.samples_s[start : start + count]))
+            start += count
+        return tuple(found)
 
     @property
     def task(self) -> Task:
@@ -93,6 +108,7 @@ def joined(one: Measurement, other: Measurement) -> Measurement:
         others=max(one.others, other.others),
         stolen=max(one.stolen, other.stolen),
         visits=one.visits + other.visits,
+        ends=tuple((at_s, len(samples)) for e in (one, other) for at_s, samples in e.by_visit),
     )
 
 

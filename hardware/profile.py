@@ -9,7 +9,7 @@ Parameters, by operator kind (gemm, experts, attention, state, elementwise, coll
     <kind>.matrix_s                 seconds each matrix of a grouped product adds, where run in turn
     <kind>.bandwidth_efficiency     fraction of the memory roof
     <kind>.compute_efficiency       fraction of the dense peak; may end in a dtype too
-    <kind>.bandwidth_growth         exponent with which that fraction grows with a matrix, quoted at 16 MiB
+    <kind>.bandwidth_growth         exponent with which the memory's grows with a matrix, from 16 MiB on
     <kind>.activation_factor        times an operator moves its activations; absent: once
     <kind>.loop_s                   seconds a block of threads takes for an inner dimension of 4096
     <kind>.loop_exponent, <kind>.loop_rows_exponent   how that grows with dimension and rows

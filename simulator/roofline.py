@@ -35,7 +35,7 @@ LOOP_DEPTH, LOOP_ROWS = 4096.0, 128.0
 """Where `loop_s` is quoted, and the rows from which a block's tile grows."""
 
 STREAM_BYTES, STREAM_ENDS = float(1 << 24), (float(1 << 19), float(1 << 28))
-"""The matrix for which `bandwidth_efficiency` is quoted if it grows, and the bytes between which it does."""
+"""The matrix for which `bandwidth_efficiency` is quoted if it grows, and where that begins and ends."""
 
 _WIDER: Mapping[str, tuple[str, ...]] = {
     "fp4": ("fp4", "fp8", "bf16", "fp16", "fp32"),

@@ -15,6 +15,7 @@ from roofcast.calibrate.serving_points.calibration import (
     group_of,
     leave_out,
     model_of,
+    telling,
 )
 from roofcast.calibrate.serving_points.coverage import intervals
 from roofcast.calibrate.serving_points.design import Design
@@ -89,7 +90,7 @@ GROUPS: Final[Mapping[str, Label]] = {
 def accuracy(made: Calibrated, say: Callable[[str], None] = lambda text: None) -> FamilyAccuracy:
     """Judge one family, with groups, models and devices left out, beside the plain roofline."""
     table, family = made.held_out.design, made.fitted.family
-    sound = roof_share(table.cases) <= DOUBTFUL
+    sound = telling(table.cases)
     held = {"each model, device and engine left out": made.held_out}
     for name, label in (("each model left out", model_of), ("each device left out", device_of)):
         if len({label(case) for case in table.cases}) > 1:

@@ -28,9 +28,9 @@ from roofcast.simulator.roofline import Roofs, operator_time
 TABLED: Final = ("vllm", "sglang", "trtllm")
 """Engines with kernel tables."""
 _SHARED: Final = {"mxfp4_w4a8": "sglang"}
-"""Formats of experts for which all engines run the same kernels (TensorRT-LLM's, in the other two by way
-of FlashInfer), and the engine whose table has the most layouts. TensorRT-LLM's own holds one rank alone,
-where FLOPs and activations can't be told apart."""
+"""Formats of experts for which all engines run the same kernels (TensorRT-LLM's, in the other two by
+way of FlashInfer), and the engine whose table has the most layouts. TensorRT-LLM's own holds one rank
+alone, where FLOPs and activations can't be told apart."""
 _SHAPES: Final = tuple((n, k) for n in (1280, 4096, 8192, 28672) for k in (1024, 4096, 8192))
 _ROWS: Final = (4.0, 32.0, 128.0)
 

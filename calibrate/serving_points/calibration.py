@@ -69,13 +69,21 @@ def calibrate_family(
     if not own:
         return None
     table = design(own)
-    plain = np.array([case.recipe.speculation is None for case in own])
-    sound = (roof_share(own) <= DOUBTFUL) & plain
-    say(f"{family.name}: {len(own)} points, {int((~sound).sum())} beyond belief")
+    sound = telling(own)
+    say(f"{family.name}: {len(own)} points, {int((~sound).sum())} beyond belief or with drafts")
     fitted = fit_family(family, table.take(sound))
     held = leave_out(family, table, sound, fitted, group_of)
     say(f"{family.name}: fitted")
     return Calibrated(fitted, held, tuple(_profiles(fitted, held)))
+
+
+def telling(cases: Sequence[Case]) -> NDArray[np.bool_]:
+    """Points that a fit may learn from: no faster than physics allows, and without drafts.
+
+    How many drafts were accepted is not recorded.
+    """
+    plain = np.array([case.recipe.speculation is None for case in cases])
+    return np.asarray((roof_share(cases) <= DOUBTFUL) & plain)
 
 
 def leave_out(

@@ -1,8 +1,8 @@
 """Which held-out points an interval would have held that knew nothing of their group.
 
 The interval shipped for a device is the middle of its held-out errors. Judged on those same errors it
-holds 80 % or more whatever they are; so here each group of points is judged by the interval that the other
-groups give.
+holds 80 % or more whatever they are; so here each group of points is judged by the interval that the
+other groups give.
 """
 
 from __future__ import annotations

@@ -158,6 +158,8 @@ def test_an_interrupted_calibration_resumes_where_it_was(tmp_path: Path, turn: i
     assert all(
         entry.visits == PLAN.run_visits for entry in after.values() if entry.kind == "decode"
     )
+    kernels = {task.key for task in PLAN.kernels}
+    assert all(entry.visits == 2 for key, entry in after.items() if key in kernels)
     assert set(tasks(resumed.journal)) == EVERYTHING
 
 

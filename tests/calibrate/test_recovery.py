@@ -8,12 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from roofcast.calibrate.fit import NEVER_THE_BOUND, Fitted, fit_kernels
+from roofcast.calibrate.fit import (
+    NEVER_THE_BOUND,
+    Fitted,
+    fit_kernels,
+    with_drift,
+)
 from roofcast.calibrate.fit_links import fit_links
 from roofcast.calibrate.overheads import Runs, decode_runs, fit_overheads, with_kernel_errors
 from roofcast.calibrate.residuals import kernel_residuals
 from roofcast.calibrate.samples import Measurement
+from roofcast.calibrate.steadying import steadied, wandering
 from roofcast.calibrate.validation import COVERAGE, band, coverage, interval, validate
+from roofcast.hardware.profile import Parameter, Profile
 from tests.calibrate.simulated import DEVICE, TRUTH, simulated
 
 SEEDS = range(3)
@@ -63,6 +70,42 @@ def test_standard_errors_are_small_enough_to_mean_something(fits: list[Fitted]) 
         error = fits[0].profile.parameters[name].standard_error
         assert error is not None
         assert error < limit * TRUTH[name]
+
+
+def test_a_machine_that_wanders_widens_every_error() -> None:
+    """A reference 10 % slower at the end than at the start: fifths at 0, 2.5, 5, 7.5 and 10 %."""
+    turns = [
+        Measurement("reference", {"turn": i}, (np.exp(0.025 * (i // 20)),) * 5, at_s=float(i))
+        for i in range(100)
+    ]
+    spread = np.std([0.0, 0.025, 0.05, 0.075, 0.1], ddof=1)
+    assert wandering(turns[::-1]) == pytest.approx(spread)
+    assert wandering(turns[:9]) == 0.0  # too few to tell
+    known = {
+        "host.step_s": Parameter(2.0, "s", "fitted", 0.06),
+        "gap": Parameter(1.0, "1", "assumed"),
+    }
+    profile = Profile("p", DEVICE.id, "torch", "made up", known)
+    widened = with_drift(Fitted(DEVICE, profile, {}), turns).profile.parameters
+    assert widened["host.step_s"].standard_error == pytest.approx(np.hypot(0.06, 2.0 * spread))
+    assert widened["gap"].standard_error is None
+
+
+def test_what_a_slow_machine_measured_counts_at_its_usual_pace() -> None:
+    """The reference takes twice as long from 500 s on; a task visited before and after agrees."""
+    turns = [
+        Measurement("reference", {"turn": i}, (1.0 if i < 60 else 2.0,), at_s=10.0 * i)
+        for i in range(100)
+    ]
+    task = Measurement(
+        "gemm", {"rows": 1}, (3.0, 3.0, 6.0), at_s=900.0, visits=2, ends=((100.0, 2), (900.0, 1))
+    )
+    whole = Measurement("gemm", {"rows": 2}, (6.0,), at_s=900.0)
+    found = {e.task.key: e for e in steadied([*turns, task, whole])}
+    assert found[task.task.key].samples_s == pytest.approx((3.0, 3.0, 3.0))
+    assert found[whole.task.key].samples_s == pytest.approx((3.0,))
+    assert found[turns[-1].task.key].samples_s == (2.0,)
+    assert steadied([task]) == (task,)
 
 
 def test_runs_of_one_batch_cannot_tell_the_step_from_the_sequence() -> None:

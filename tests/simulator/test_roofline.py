@@ -111,6 +111,18 @@ def test_the_most_specific_parameter_holds() -> None:
     assert seen == pytest.approx([1e-6, 2e-6, 3e-6, 4e-6])
 
 
+def test_longer_matrices_stream_faster_where_measured_so() -> None:
+    """Two matrices of 64 MiB, four times what is quoted: twice the bandwidth at an exponent of 1/2."""
+    growing = profile(gemm__bandwidth_efficiency=0.25, gemm__bandwidth_growth=0.5)
+    two = gemm(weight_bytes=np.array(2.0 * (1 << 26)), launches=2.0)
+    time = operator_time(two, Roofs(DEVICE, growing))
+    assert time.total_s == pytest.approx(2 * (1 << 26) / (0.5 * 1e12))
+    quoted = gemm(weight_bytes=np.array(float(1 << 24)), launches=1.0)
+    assert operator_time(quoted, Roofs(DEVICE, growing)).total_s == pytest.approx(
+        (1 << 24) / 0.25e12
+    )
+
+
 def test_a_curve_multiplies_the_roof_not_the_fixed_part() -> None:
     curved = replace(
         profile(gemm__fixed_s=1e-6), curves={"gemm.rows": Curve("rows", (1.0, 16.0), (2.0, 1.0))}

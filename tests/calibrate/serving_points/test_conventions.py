@@ -79,6 +79,26 @@ def test_launch_options_follow_the_scripts_by_date_and_shape():
     assert (few.poll_steps, many.poll_steps) == (10, 30)
 
 
+def test_a_script_that_always_spreads_experts_overrules_the_point():
+    """minimaxm2.5_fp8_h200.sh asks whether EP_SIZE is at least 1 from 2026-03-13 on; it always is."""
+    given = {"notes": INFERENCEX, "model": "MiniMaxAI/MiniMax-M2.5", "gpu": "h200_sxm"}
+    before = conventions.recipe_of(point(**given, measured_on="2026-03-12"))
+    after = conventions.recipe_of(point(**given, measured_on="2026-03-13"))
+    assert (before.expert_parallel, after.expert_parallel) == (False, True)
+
+
+def test_a_layout_that_only_drafting_runs_have_is_taken_for_one():
+    """nvidia-master.yaml has Qwen3.5 in fp8 on B200 at TP 4, EP 1 under spec-decoding: mtp alone."""
+    given = {
+        "notes": INFERENCEX, "model": "Qwen/Qwen3.5-397B-A17B", "engine": "sglang",
+        "gpu": "b200_sxm", "weight_dtype": "moe=fp8_block,gemm=fp8", "tp": 4.0,
+    }  # fmt: skip
+    drafting = conventions.recipe_of(point(**given, ep=1.0)).speculation
+    assert drafting is not None
+    assert drafting.tokens == 3
+    assert conventions.recipe_of(point(**given, ep=4.0)).speculation is None
+
+
 def test_without_a_script_nothing_is_assumed():
     assert conventions.recipe_of(point(model="openai/gpt-oss-120b")) == conventions.Recipe()
 

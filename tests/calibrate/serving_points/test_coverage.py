@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from roofcast.calibrate.serving_points.bands import independent, measured_band
 from roofcast.calibrate.serving_points.base import base_profile
 from roofcast.calibrate.serving_points.coverage import intervals
 from roofcast.hardware.catalog import find
@@ -43,8 +44,25 @@ def test_a_device_with_few_rows_takes_the_interval_of_all():
     groups[-10:] = "own"
     low, high = intervals(ratios, devices, groups)
     others = ratios[:-10]
-    assert high[-1] == pytest.approx(np.quantile(others, 0.9))
-    assert low[-1] == pytest.approx(np.quantile(others, 0.1))
+    held = 0.8 * (1.0 + 1.0 / independent(others, list(groups[:-10])))
+    assert high[-1] == pytest.approx(np.quantile(others, 0.5 + held / 2.0))
+    assert low[-1] == pytest.approx(np.quantile(others, 0.5 - held / 2.0))
+
+
+def test_rows_count_as_often_as_they_are_independent():
+    """Without a difference between groups all count; where rows repeat their group's, groups do."""
+    rng = np.random.default_rng(3)
+    groups = list(np.repeat([f"g{i}" for i in range(20)], 50))
+    apart = rng.normal(size=1000)
+    assert independent(apart, groups) > 300
+    alike = np.repeat(rng.normal(size=20), 50)
+    assert independent(alike, groups) == pytest.approx(20.0, rel=0.01)
+
+
+def test_an_interval_made_of_few_groups_is_wider():
+    ratios = np.repeat([-0.2, -0.1, 0.1, 0.2], 25) + np.linspace(-0.01, 0.01, 100)
+    alike, apart = list(np.repeat(["a", "b", "c", "d"], 25)), [str(i) for i in range(100)]
+    assert measured_band(ratios, alike, "").high > measured_band(ratios, apart, "").high
 
 
 def test_collectives_reach_what_the_best_algorithm_does():

@@ -8,13 +8,15 @@ import pytest
 
 from roofcast.calibrate.serving_points.calibration import fitting_profile, leave_out, model_of
 from roofcast.calibrate.serving_points.design import design
-from roofcast.calibrate.serving_points.fit import families, fit_family
-from roofcast.calibrate.serving_points.forecasts import forecast_cases
+from roofcast.calibrate.serving_points.fit import ServingFit, families, fit_family
+from roofcast.calibrate.serving_points.forecasts import forecast_cases, setup_costs
 from roofcast.calibrate.serving_points.knobs import Panel
 from roofcast.calibrate.serving_points.merge import merge
 from roofcast.calibrate.serving_points.model import predict
 from roofcast.calibrate.serving_points.points import Measured, Point
 from roofcast.calibrate.serving_points.resolve import Case, Resolver
+from roofcast.simulator.planning.speculation import Speculation, draft_setup
+from roofcast.simulator.serving_costs import BATCHES
 
 INFERENCEX = "request lengths uniform in [0.8,1.0] x nominal"
 MODERN = replace(families()[0], news=1.0)  # simulated points err apart, so each of them counts
@@ -109,6 +111,34 @@ def test_the_regular_path_repeats_what_the_fit_said(truth):
     np.testing.assert_allclose(again.tpot_s, said.tpot_s, rtol=1e-9)
     np.testing.assert_allclose(again.ttft_s, said.ttft_s, rtol=1e-9)
     np.testing.assert_allclose(again.batch, said.batch, rtol=1e-9)
+
+
+@pytest.mark.parametrize("draft", ["mtp", "ngram"])
+def test_drafts_count_by_the_token_in_fits_and_forecasts(draft):
+    """A step verifies four positions and drafts three; at 50 % it brings 1.875 tokens."""
+    point = Point(
+        id="one", model="deepseek-r1", gpu="h200_sxm", engine="sglang", load_mode="closed_loop",
+        tp=8.0, isl=1024.0, osl=1024.0, concurrency=16.0,
+    )  # fmt: skip
+    (case,) = Resolver((Path("nowhere"),), fitting_profile).all([point])
+    assert isinstance(case, Case)
+    recipe = replace(case.recipe, speculation=Speculation(3, 0.5, draft))
+    drafted = replace(case, recipe=recipe)
+    table = design([drafted])
+    start = {u.name: u.start for u in Panel(MODERN.knobs, table).unknowns()}
+    said = predict(Panel(MODERN.knobs, table), start)
+    fitted = ServingFit(MODERN, start)
+    setup = replace(case.setup, profile=merge(case.setup.profile, fitted))
+    again, _ = forecast_cases([replace(drafted, setup=setup)])
+    np.testing.assert_allclose(again.tpot_s, said.tpot_s, rtol=1e-9)
+    step = setup.decode(16, 1536, 4).step_time_s
+    if draft == "mtp":
+        drafter = draft_setup(setup, recipe.speculation)
+        step = step + 3 * drafter.decode(16, 1536).step_time_s
+    column = list(BATCHES).index(16.0)
+    assert setup_costs([replace(drafted, setup=setup)]).decode.step_s[0, column] == pytest.approx(
+        float(step) / 1.875
+    )
 
 
 def test_leaving_a_model_out_keeps_its_points_from_the_fit(truth):
