@@ -9,11 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from roofcast.calibrate.samples import FAILED, STATE, Measurement, median, quantile
 
 # Shares beyond which a warning is due. A quiet two-core machine shows 0 to 2 % of other processes,
-# spreads of 3 to 8 % and a reference that stays within 4 %.
+# spreads of 3 to 8 % and, on a virtual machine, a reference that wanders by 10 to 15 % over minutes: that
+# is undone (see steadying), more is not to be relied on.
 OTHERS_LIMIT = 0.05
 STOLEN_LIMIT = 0.02
 SPREAD_LIMIT = 0.25
-DRIFT_LIMIT = 0.10
+DRIFT_LIMIT = 0.20
+CLOCK_LIMIT = 0.10
 UNSTEADY_LIMIT = 0.20
 LOAD_LIMIT = 0.5
 
@@ -119,7 +121,7 @@ def throttling(measured: Sequence[Measurement]) -> str | None:
 def clocks(measured: Sequence[Measurement]) -> str | None:
     """The clock of a busy device fell."""
     known = [float(e.facts["sm_clock_hz"]) for e in measured if "sm_clock_hz" in e.facts]
-    if not known or min(known) >= (1 - DRIFT_LIMIT) * max(known):
+    if not known or min(known) >= (1 - CLOCK_LIMIT) * max(known):
         return None
     return (
         f"disturbed: the clock of the busy device varied from {min(known) / 1e6:.0f} to "

@@ -148,8 +148,13 @@ def _moved(change: KindChange) -> str:
     return f"{change.kind} takes {percent} {'more' if change.ratio > 1.0 else 'less'} time"
 
 
+_MOST_TIMES = 100.0
+"""Beyond it one of the two values is all but nothing, and a percentage says nothing."""
+
+
 def _ratio(value: float) -> str:
-    return units.UNKNOWN if not math.isfinite(value) else words.signed(value - 1.0)
+    known = 1.0 / _MOST_TIMES < value < _MOST_TIMES
+    return words.signed(value - 1.0) if known else units.UNKNOWN
 
 
 def _deviation(value: float) -> str:
