@@ -161,7 +161,7 @@ def open_journal(profile: Path, header: Header, *, resume: bool) -> Journal:
 
 
 def _measure(bench: Bench, plan: Plan, scale: Scale, journal: Journal, listener: Listener) -> None:
-    """Kernels, decode runs, kernels once more, ranks; then what others disturbed, if time is left.
+    """Kernels, decode runs, ranks, kernels once more; then what others disturbed, if time is left.
 
     A machine drifts over minutes. Kernels are visited before and after the decode runs, so that on
     average both were measured at the same time, and what the steps add to kernels isn't the drift.
@@ -178,11 +178,11 @@ def _measure(bench: Bench, plan: Plan, scale: Scale, journal: Journal, listener:
     timer = run_timer(recorder, plan, scale)
     record_runs(recorder, plan, timer, at_least=_FEWEST_RUNS)
     recorder.deadline_s = plan.budget_s
-    recorder.record("kernels once more", plan.kernels, kernel_timer, visits=2)
     if plan.ranks:
         from roofcast.calibrate.collectives import record_ranks
 
         record_ranks(recorder, plan.ranks, plan.kernel_effort, scale)
+    recorder.record("kernels once more", plan.kernels, kernel_timer, visits=2)
     recorder.look_again("kernels again", plan.kernels, kernel_timer)
     recorder.look_again("decode runs again", plan.runs, timer)
 

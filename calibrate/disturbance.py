@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from roofcast.calibrate.samples import FAILED, STATE, Measurement, median, quantile
 
 # Shares beyond which a warning is due. A quiet two-core machine shows 0 to 2 % of other processes,
-# spreads of 3 to 8 % and, on a virtual machine, a reference that wanders by 10 to 15 % over minutes: that
-# is undone (see steadying), more is not to be relied on.
+# spreads of 3 to 8 % and, on a virtual machine, a reference that wanders by 10 to 15 % over minutes:
+# that is undone (see steadying), more is not to be relied on.
 OTHERS_LIMIT = 0.05
 STOLEN_LIMIT = 0.02
 SPREAD_LIMIT = 0.25

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from roofcast.calibrate.counted import KERNELS, Counted, count_all
 from roofcast.calibrate.fitting import Estimate, Fit, Model, Sample, Unknown, fit
-from roofcast.calibrate.samples import Measurement
+from roofcast.calibrate.samples import Measurement, median
 from roofcast.calibrate.steadying import wandering
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.profile import Curve, Parameter, Profile
@@ -165,6 +165,7 @@ def _stage(fitted: Fitted, stage: Stage, measured: Sequence[Measurement], source
     times = [entry.measured_s for entry in counted]
     sample = Sample(np.concatenate(times), clusters=clusters(times, unknowns))
     found, idle = needed_only(model, unknowns, sample)
+    found = no_surer_than(found, replication(measured))
     parameters = as_parameters(found, source) | {
         unknown.name: Parameter(1.0, "1", "assumed", None, (source,), NEVER_THE_BOUND)
         for unknown in idle
@@ -174,6 +175,35 @@ def _stage(fitted: Fitted, stage: Stage, measured: Sequence[Measurement], source
         return done
     curves = {**done.profile.curves, stage.curve: _curve(found, heights, source)}
     return replace(done, profile=replace(done.profile, curves=curves))
+
+
+def replication(measured: Sequence[Measurement]) -> float:
+    """Standard deviation of a task's log median, from how far two visits of the same tasks differ.
+
+    It holds what all residuals of a stage share and none shows: 0 without tasks enough to tell.
+    """
+    halves = [
+        np.log(median(second) / median(first)) / 2.0
+        for (_, first), (_, second) in (e.by_visit for e in measured if len(e.by_visit) == 2)
+    ]
+    return float(np.sqrt(np.mean(np.square(halves)))) if len(halves) >= _FEWEST else 0.0
+
+
+def no_surer_than(found: Fit, noise: float) -> Fit:
+    """Standard errors raised to what data of that noise allows, if residuals happen to be smaller.
+
+    Few measurements can agree by chance, or because they were all off alike.
+    """
+    rms = float(np.sqrt(np.mean(np.square(found.residuals))))
+    if not noise > rms > 0.0:
+        return found
+    raised = tuple(
+        each
+        if each.standard_error is None
+        else replace(each, standard_error=each.standard_error * noise / rms)
+        for each in found.estimates
+    )
+    return replace(found, estimates=raised)
 
 
 def with_drift(fitted: Fitted, measured: Sequence[Measurement]) -> Fitted:

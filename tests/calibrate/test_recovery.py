@@ -12,9 +12,12 @@ from roofcast.calibrate.fit import (
     NEVER_THE_BOUND,
     Fitted,
     fit_kernels,
+    no_surer_than,
+    replication,
     with_drift,
 )
 from roofcast.calibrate.fit_links import fit_links
+from roofcast.calibrate.fitting import Estimate, Fit
 from roofcast.calibrate.overheads import Runs, decode_runs, fit_overheads, with_kernel_errors
 from roofcast.calibrate.residuals import kernel_residuals
 from roofcast.calibrate.samples import Measurement
@@ -89,6 +92,19 @@ def test_a_machine_that_wanders_widens_every_error() -> None:
     widened = with_drift(Fitted(DEVICE, profile, {}), turns).profile.parameters
     assert widened["host.step_s"].standard_error == pytest.approx(np.hypot(0.06, 2.0 * spread))
     assert widened["gap"].standard_error is None
+
+
+def test_no_parameter_is_surer_than_two_visits_agree() -> None:
+    """Visits 20 % apart: medians are known to 10 %, whatever residuals of 5 % say."""
+    twice = [
+        Measurement("experts", {"rows": i}, (1.0, np.exp(0.2)), ends=((1.0, 1), (2.0, 1)))
+        for i in range(4)
+    ]
+    assert replication(twice) == pytest.approx(0.1)
+    assert replication(twice[:3]) == 0.0  # too few to tell
+    close = Fit((Estimate("a", 1.0, 0.02, "ok"),), np.eye(1), np.array([0.05, -0.05]))
+    assert no_surer_than(close, 0.1)["a"].standard_error == pytest.approx(0.04)
+    assert no_surer_than(close, 0.03) is close
 
 
 def test_what_a_slow_machine_measured_counts_at_its_usual_pace() -> None:
