@@ -25,7 +25,7 @@ from roofcast.hardware.transfer import SPREAD, distance
 from roofcast.simulator.workload import Array
 
 NOISE: Final = 0.08
-"""Log ratio beyond which a point pulls linearly, unless a family says otherwise."""
+"""Log ratio beyond which a point pulls linearly."""
 
 
 TOLERANCE: Final = 1e-4
@@ -36,7 +36,7 @@ TOLERANCE: Final = 1e-4
 class Family:
     """Engines fitted together: whose points count, how much each metric weighs, which knobs turn.
 
-    `years`, `news` and `noise` are explained in families.toml.
+    `years` and `news` are explained in families.toml.
     """
 
     name: str
@@ -48,7 +48,6 @@ class Family:
     devices: tuple[str, ...] = ()
     years: str = ""
     news: float = 1.0
-    noise: float = NOISE
 
     def unknowns(self, panel: Panel) -> list[Unknown]:
         """What a fit has to find, priors drawn in so that they weigh as if only the news spoke."""
@@ -132,7 +131,7 @@ def fit_family(
 
     sample = Sample(measured, weights, clusters)
     unknowns = family.unknowns(panel)
-    result: Fit = fit(model, unknowns, sample, family.noise, begin, tolerance=TOLERANCE)
+    result: Fit = fit(model, unknowns, sample, NOISE, begin, tolerance=TOLERANCE)
     return ServingFit(family, result.values, result.estimates, len(design.cases))
 
 
@@ -189,7 +188,6 @@ def _family(entry: Mapping[str, Any]) -> Family:
         devices=tuple(entry.get("devices", ())),
         years=entry.get("years", ""),
         news=entry.get("news", 1.0),
-        noise=entry.get("noise", NOISE),
     )
 
 
