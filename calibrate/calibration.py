@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from roofcast.calibrate.conditions import read_conditions, wait_passively_if_shared
 from roofcast.calibrate.disturbance import warnings_of
-from roofcast.calibrate.fit import Fitted, fit_kernels, with_drift
+from roofcast.calibrate.fit import Fitted, fit_kernels
 from roofcast.calibrate.fit_links import fit_links
 from roofcast.calibrate.journal import Header, Journal
 from roofcast.calibrate.overheads import Runs, decode_runs, fit_overheads, with_kernel_errors
@@ -19,7 +19,7 @@ from roofcast.calibrate.plan import Plan, Target, make_plan
 from roofcast.calibrate.progress import Listener, Progress, silent
 from roofcast.calibrate.samples import STATE, Measurement, median
 from roofcast.calibrate.shapes import Scale
-from roofcast.calibrate.steadying import steadied
+from roofcast.calibrate.steadying import steadied, with_drift
 from roofcast.calibrate.validation import Fitter, Judged, band, validate
 from roofcast.hardware import profile_store
 from roofcast.hardware.accelerator import Accelerator

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from roofcast.calibrate.counted import KERNELS, Counted, count_all
 from roofcast.calibrate.fitting import Estimate, Fit, Model, Sample, Unknown, fit
-from roofcast.calibrate.samples import Measurement, median
-from roofcast.calibrate.steadying import wandering
+from roofcast.calibrate.replicates import no_surer_than, replication
+from roofcast.calibrate.samples import Measurement
 from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.profile import Curve, Parameter, Profile
 from roofcast.simulator.roofline import Roofs, operator_time
@@ -175,54 +175,6 @@ def _stage(fitted: Fitted, stage: Stage, measured: Sequence[Measurement], source
         return done
     curves = {**done.profile.curves, stage.curve: _curve(found, heights, source)}
     return replace(done, profile=replace(done.profile, curves=curves))
-
-
-def replication(measured: Sequence[Measurement]) -> float:
-    """Standard deviation of a task's log median, from how far two visits of the same tasks differ.
-
-    It holds what all residuals of a stage share and none shows: 0 without tasks enough to tell.
-    """
-    halves = [
-        np.log(median(second) / median(first)) / 2.0
-        for (_, first), (_, second) in (e.by_visit for e in measured if len(e.by_visit) == 2)
-    ]
-    return float(np.sqrt(np.mean(np.square(halves)))) if len(halves) >= _FEWEST else 0.0
-
-
-def no_surer_than(found: Fit, noise: float) -> Fit:
-    """Standard errors raised to what data of that noise allows, if residuals happen to be smaller.
-
-    Few measurements can agree by chance, or because they were all off alike.
-    """
-    rms = float(np.sqrt(np.mean(np.square(found.residuals))))
-    if not noise > rms > 0.0:
-        return found
-    raised = tuple(
-        each
-        if each.standard_error is None
-        else replace(each, standard_error=each.standard_error * noise / rms)
-        for each in found.estimates
-    )
-    return replace(found, estimates=raised)
-
-
-def with_drift(fitted: Fitted, measured: Sequence[Measurement]) -> Fitted:
-    """Widen every standard error by how far the machine wandered while it was measured.
-
-    A machine that is slower for minutes slows all its kernels, which no scatter around a fit shows.
-    Such wandering does not average out: the mean of a whole run is about as uncertain as the means of
-    its fifths differ, as under flicker noise (Allan, Proc. IEEE 54, 1966). The reference kernel tells.
-    """
-    wander = wandering(measured)
-    parameters = {
-        name: known
-        if known.standard_error is None
-        else replace(
-            known, standard_error=float(np.hypot(known.standard_error, wander * known.value))
-        )
-        for name, known in fitted.profile.parameters.items()
-    }
-    return replace(fitted, profile=replace(fitted.profile, parameters=parameters))
 
 
 _ROWS = "@"  # marks the unknowns that are points of a curve

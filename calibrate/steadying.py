@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from roofcast.calibrate.fit import Fitted
 from roofcast.calibrate.plan import REFERENCE
 from roofcast.calibrate.samples import Measurement
 
@@ -42,6 +43,25 @@ def wandering(measured: Sequence[Measurement]) -> float:
         return 0.0
     parts = np.array_split(np.log(seconds), PARTS)
     return float(np.std([np.median(part) for part in parts], ddof=1))
+
+
+def with_drift(fitted: Fitted, measured: Sequence[Measurement]) -> Fitted:
+    """Widen every standard error by how far the machine wandered while it was measured.
+
+    A machine that is slower for minutes slows all its kernels, which no scatter around a fit shows.
+    Such wandering does not average out: the mean of a whole run is about as uncertain as the means of
+    its fifths differ, as under flicker noise (Allan, Proc. IEEE 54, 1966). The reference kernel tells.
+    """
+    wander = wandering(measured)
+    parameters = {
+        name: known
+        if known.standard_error is None
+        else replace(
+            known, standard_error=float(np.hypot(known.standard_error, wander * known.value))
+        )
+        for name, known in fitted.profile.parameters.items()
+    }
+    return replace(fitted, profile=replace(fitted.profile, parameters=parameters))
 
 
 def _turns(measured: Sequence[Measurement]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

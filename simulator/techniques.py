@@ -22,7 +22,7 @@ from roofcast.simulator.planning.speculation import (
     Speculation,
     break_even,
     draft_bytes,
-    draft_setup,
+    step_s,
 )
 from roofcast.simulator.quantization import requantise
 from roofcast.simulator.workload import Array, Workload
@@ -74,10 +74,7 @@ def cached(where: Setup, batches: Array, context: int, kv_dtype: str) -> Effect:
 def drafted(where: Setup, batches: Array, context: int, speculation: Speculation) -> Effect:
     """Speculative decoding: a verifying pass and the draft's steps, shared by the tokens accepted."""
     plain = where.decode(batches, context).step_time_s
-    step = where.decode(batches, context, speculation.tokens + 1).step_time_s
-    drafter = draft_setup(where, speculation)
-    if drafter is not None:
-        step = step + speculation.tokens * drafter.decode(batches, context).step_time_s
+    step = step_s(where, speculation, batches, context)
     token_s = step / speculation.tokens_per_step
     needed = break_even(plain, step, speculation.tokens)
     held = draft_bytes(where, speculation)

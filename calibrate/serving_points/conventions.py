@@ -51,7 +51,6 @@ class Recipe:
     fuse_all_reduce: bool = False
     expert_parallel: bool = False
     speculation: Speculation | None = None
-    graph: str = "full"
 
 
 def engine_of(point: Point) -> EngineName:
@@ -136,7 +135,6 @@ def _recipe(entry: Mapping[str, Any], point: Point) -> Recipe:
         fuse_all_reduce=entry.get("fuse_all_reduce", False),
         expert_parallel=entry.get("expert_parallel", False),
         speculation=Speculation(**entry["speculation"]) if "speculation" in entry else None,
-        graph=entry.get("graph", "full"),
     )
 
 

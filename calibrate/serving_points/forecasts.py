@@ -18,7 +18,7 @@ from roofcast.calibrate.serving_points.model import Predicted, combine
 from roofcast.calibrate.serving_points.resolve import Case
 from roofcast.calibrate.serving_points.terms import TERMS
 from roofcast.hardware.errors import InputError
-from roofcast.simulator.planning.speculation import draft_setup
+from roofcast.simulator.planning.speculation import step_s
 from roofcast.simulator.serving import Costs, Curve, closed_loop
 from roofcast.simulator.serving_costs import BATCHES, costs
 from roofcast.simulator.workload import Array
@@ -86,9 +86,5 @@ def setup_costs(cases: Sequence[Case]) -> Costs:
     found = costs(setup, contexts, prompts)
     if speculation is None:
         return found
-    cached = contexts[:, np.newaxis]
-    step = setup.decode(BATCHES[np.newaxis, :], cached, speculation.tokens + 1).step_time_s
-    drafter = draft_setup(setup, speculation)
-    if drafter is not None:
-        step = step + speculation.tokens * drafter.decode(BATCHES, cached).step_time_s
+    step = step_s(setup, speculation, BATCHES, contexts[:, np.newaxis])
     return replace(found, decode=Curve(BATCHES, step / speculation.tokens_per_step))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from roofcast.hardware.errors import InputError
 from roofcast.simulator.api import Setup
@@ -77,6 +78,15 @@ def mtp_architecture(model: Architecture) -> Architecture:
     experts = model.mtp_experts[0] if model.mtp_experts else None
     layer = Layer(f"mtp {last.kind}", model.mtp, last.cores, experts)
     return replace(model, name=f"{model.name} mtp", layers=(layer,), mtp=(), mtp_experts=())
+
+
+def step_s(where: Setup, speculation: Speculation, batch: ArrayLike, context: ArrayLike) -> Array:
+    """Seconds of a step: the verifying pass, and the draft's steps before it."""
+    step = where.decode(batch, context, speculation.tokens + 1).step_time_s
+    drafter = draft_setup(where, speculation)
+    if drafter is None:
+        return step
+    return np.asarray(step + speculation.tokens * drafter.decode(batch, context).step_time_s)
 
 
 def draft_bytes(where: Setup, speculation: Speculation) -> float:

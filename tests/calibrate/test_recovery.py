@@ -8,20 +8,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from roofcast.calibrate.fit import (
-    NEVER_THE_BOUND,
-    Fitted,
-    fit_kernels,
-    no_surer_than,
-    replication,
-    with_drift,
-)
+from roofcast.calibrate.fit import NEVER_THE_BOUND, Fitted, fit_kernels
 from roofcast.calibrate.fit_links import fit_links
 from roofcast.calibrate.fitting import Estimate, Fit
 from roofcast.calibrate.overheads import Runs, decode_runs, fit_overheads, with_kernel_errors
+from roofcast.calibrate.replicates import no_surer_than, replication
 from roofcast.calibrate.residuals import kernel_residuals
 from roofcast.calibrate.samples import Measurement
-from roofcast.calibrate.steadying import steadied, wandering
+from roofcast.calibrate.steadying import steadied, wandering, with_drift
 from roofcast.calibrate.validation import COVERAGE, band, coverage, interval, validate
 from roofcast.hardware.profile import Parameter, Profile
 from tests.calibrate.simulated import DEVICE, TRUTH, simulated
