@@ -41,6 +41,11 @@ class Recorder:
     deadline_s: float
     started: float = field(default_factory=time.perf_counter)
     _last_reference: float = float("-inf")
+    _before_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """A resumed calibration's clock goes on where the journal's ends."""
+        self._before_s = max((entry.at_s for entry in self.journal), default=0.0)
 
     @property
     def elapsed_s(self) -> float:
@@ -109,7 +114,7 @@ class Recorder:
         """Keep why tasks that the journal lacks could not be measured."""
         for task in tasks:
             if task.key not in self.journal:
-                at_s = self.elapsed_s
+                at_s = self._before_s + self.elapsed_s
                 outcome = f"{FAILED}{reason}"
                 self.journal.add(Measurement(task.kind, task.facts, (), at_s, outcome=outcome))
 
@@ -135,7 +140,7 @@ class Recorder:
             kind=task.kind,
             facts=task.facts,
             samples_s=timing.samples_s,
-            at_s=self.elapsed_s,
+            at_s=self._before_s + self.elapsed_s,
             steady=timing.steady,
             others=others_share(*ledgers),
             stolen=stolen_share(*ledgers),

@@ -31,7 +31,7 @@ def merge(profiles: Sequence[str | Path], out: str | Path, device: Accelerator) 
         )
     header = replace(contents[0].header, plan="+".join(c.header.plan for c in contents))
     written = Journal.create(journal_path(Path(out)), header)
-    for entry in pooled([entry for each in contents for entry in each.measured]):
+    for entry in pooled(one_after_another([each.measured for each in contents])):
         written.add(entry)
     return finish(device, written, Path(out))
 
@@ -48,6 +48,25 @@ def _check_alike(first: Path, one: Contents, second: Path, other: Contents) -> N
             f"cannot merge {first} and {second}: measured under unlike conditions, {name} was "
             f"{a} and {b}"
         )
+
+
+def one_after_another(parts: Sequence[Sequence[Measurement]]) -> tuple[Measurement, ...]:
+    """Measurements as if each calibration had begun when the one before it ended.
+
+    The pace of the machine is one calibration's, not another's at the same moment.
+    """
+    found: list[Measurement] = []
+    for part in parts:
+        start = max((entry.at_s for entry in found), default=0.0)
+        found += [
+            replace(
+                entry,
+                at_s=start + entry.at_s,
+                ends=tuple((start + at_s, count) for at_s, count in entry.ends),
+            )
+            for entry in part
+        ]
+    return tuple(found)
 
 
 def pooled(measured: Sequence[Measurement]) -> tuple[Measurement, ...]:

@@ -12,7 +12,7 @@ from roofcast.calibrate import journal
 from roofcast.calibrate.calibration import finish, journal_path
 from roofcast.calibrate.comparison import changed_conditions, compare, compare_files, kind_changes
 from roofcast.calibrate.journal import Header, Journal
-from roofcast.calibrate.merging import merge, pooled
+from roofcast.calibrate.merging import merge, one_after_another, pooled
 from roofcast.calibrate.samples import Measurement
 from roofcast.hardware.errors import InputError
 from roofcast.hardware.profile import Parameter, Profile
@@ -108,6 +108,16 @@ def test_another_engine_refuses_to_merge(tmp_path: Path) -> None:
     paths = journals(tmp_path, HEADER, replace(HEADER, engine="vllm"))
     with pytest.raises(InputError, match="engine is torch and vllm"):
         merge(paths, tmp_path / "both.json", DEVICE)
+
+
+def test_merged_calibrations_follow_each_other() -> None:
+    """The second one's visits at 3 s and 7 s come after the first one's end at 10 s."""
+    first = Measurement("gemm", {"rows": 1}, (1.0,), at_s=10.0)
+    second = Measurement(
+        "gemm", {"rows": 1}, (2.0, 3.0), at_s=7.0, visits=2, ends=((3.0, 1), (7.0, 1))
+    )
+    (one,) = pooled(one_after_another([[first], [second]]))
+    assert one.by_visit == ((10.0, (1.0,)), (13.0, (2.0,)), (17.0, (3.0,)))
 
 
 def test_references_of_merged_calibrations_stay_apart() -> None:

@@ -47,6 +47,18 @@ def test_the_worst_disturbed_come_first_and_faster_wins(recorder: Recorder) -> N
     assert medians == {1: 1.0, 2: 1.0, 3: 0.5, 4: 0.5}
 
 
+def test_a_resumed_calibration_goes_on_with_the_clock(tmp_path: Path) -> None:
+    journal = Journal.create(tmp_path / "j.jsonl", Header("d", "torch", "p", "now"))
+    journal.add(entry(1, at_s=500.0))
+    bench: Any = SimpleNamespace()
+    resumed = Recorder(bench, journal, silent, deadline_s=60.0)
+    resumed._last_reference = float("inf")
+    resumed.record("runs", [entry(2).task], lambda _: Timing((1.0,) * 5, steady=True))
+    (late,) = (e for e in journal if e.facts["rows"] == 2)
+    assert 500.0 <= late.at_s < 560.0
+    assert resumed.elapsed_s < 60.0
+
+
 def test_no_time_means_no_second_look(recorder: Recorder) -> None:
     recorder.journal.add(entry(1, others=0.9))
     recorder.deadline_s = -1.0

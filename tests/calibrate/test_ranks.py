@@ -81,9 +81,11 @@ def test_what_ranks_cannot_share_is_an_outcome_and_ends_nothing(tmp_path: Path) 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
 def test_plans_choose_a_shape_that_ranks_can_share(ranks: int) -> None:
     plan = make_plan(replace(TARGET, ranks=ranks), quick=False)
-    for task in plan.ranks:
-        if task.kind == "sharded":
-            architecture = find_shape(task.text("shape"), "small").architecture("bf16")
-            for weight in (w for layer in architecture.layers for w in layer.weights):
-                for rank in range(task.whole("ranks")):
-                    Shard(rank, task.whole("ranks")).rows(weight)
+    sharded = [task for task in plan.ranks if task.kind == "sharded"]
+    assert max(task.whole("ranks") for task in sharded) == ranks
+    for task in sharded:
+        architecture = find_shape(task.text("shape"), "small").architecture("bf16")
+        for weight in (w for layer in architecture.layers for w in layer.weights):
+            count = task.whole("ranks")
+            parts = [Shard(rank, count).rows(weight) for rank in range(count)]
+            assert max(part.stop for part in parts) == weight.rows
