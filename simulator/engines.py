@@ -45,9 +45,10 @@ def _table() -> dict[str, Engine]:
 
 def _whole(written: dict[str, dict[str, Any]], fields: dict[str, Any]) -> dict[str, Any]:
     """The fields of an entry, those of the entry it is `like` filled in."""
-    like = written.get(fields.get("like", ""), {})
     own = {key: value for key, value in fields.items() if key != "like"}
-    return {**like, **own}
+    if "like" not in fields:
+        return own
+    return {**_whole(written, written[fields["like"]]), **own}
 
 
 def names() -> tuple[str, ...]:

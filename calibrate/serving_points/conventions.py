@@ -73,6 +73,15 @@ def kernels_of(engine: str) -> str | None:
     return None
 
 
+def counts_of(point: Point, engine: str, fused: bool) -> str:
+    """The entry of engines.toml that counts a point's kernels: by version, norms `fused` or not."""
+    name = engine
+    for entry in _data("conventions")["version"]:
+        if entry["engine"] == engine and re.search(entry["versions"], point.engine_version):
+            name = entry["kernels"]
+    return f"{name}-fused" if fused else name
+
+
 def device_name(point: Point) -> str:
     """The catalogue's name for the device of a point."""
     return str(_data("conventions")["devices"].get(point.gpu, point.gpu))

@@ -78,7 +78,8 @@ class Resolver:
         key = (
             path, point.weight_dtype, recipe.state_dtype, recipe.experts, device.id, named.engine,
             point.tp, point.pp, point.ep, point.dp, point.kv_dtype, recipe.kv_dtype,
-            recipe.fuse_all_reduce, recipe.expert_parallel, recipe.speculation,
+            conventions.counts_of(point, named.engine, recipe.fuse_all_reduce),
+            recipe.expert_parallel, recipe.speculation,
         )  # fmt: skip
         if key not in self._setups:
             self._setups[key] = self._setup(point, path, device, named)
@@ -97,7 +98,7 @@ class Resolver:
             parallelism=_parallelism(point, recipe),
             kv_dtype=kv,
             activation_dtype=architecture.dtype,
-            kernels=f"{named.engine}-fused" if recipe.fuse_all_reduce else None,
+            kernels=conventions.counts_of(point, named.engine, recipe.fuse_all_reduce),
         )
 
     def _architecture(
