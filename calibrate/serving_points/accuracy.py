@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from roofcast.calibrate.serving_points.calibration import (
     Calibrated,
+    HeldOutRows,
     device_of,
     group_of,
     leave_out,
@@ -18,7 +19,6 @@ from roofcast.calibrate.serving_points.calibration import (
     telling,
 )
 from roofcast.calibrate.serving_points.coverage import intervals
-from roofcast.calibrate.serving_points.design import Design
 from roofcast.calibrate.serving_points.errors import Errors
 from roofcast.calibrate.serving_points.fit import metric_s, si
 from roofcast.calibrate.serving_points.forecasts import forecast_cases
@@ -97,7 +97,7 @@ def accuracy(made: Calibrated, say: Callable[[str], None] = lambda text: None) -
             held[name] = leave_out(family, table, sound, made.fitted, label)
             say(f"{family.name}: {name}")
     schemes = [
-        Scheme(name, metric, _errors(rows.ratios[metric], *_intervals(table, rows.ratios[metric])))
+        Scheme(name, metric, _errors(rows.ratios[metric], *_intervals(rows, rows.ratios[metric])))
         for name, rows in held.items()
         for metric in family.metrics
     ]
@@ -109,7 +109,7 @@ def accuracy(made: Calibrated, say: Callable[[str], None] = lambda text: None) -
         engines=family.engines,
         years=family.years,
         schemes=tuple(schemes),
-        groups={name: tuple(cells(table, ratios, label)) for name, label in GROUPS.items()},
+        groups={name: tuple(cells(made.held_out, ratios, of)) for name, of in GROUPS.items()},
         worst=tuple(worst_cells(made, ratios)),
     )
 
@@ -127,10 +127,10 @@ def roofline(made: Calibrated) -> dict[str, Array]:
     return {m: np.log(si(table, m) / metric_s(found, table, m)) for m in family.metrics}
 
 
-def cells(table: Design, ratios: Array, label: Label) -> Iterable[Cell]:
+def cells(held: HeldOutRows, ratios: Array, label: Label) -> Iterable[Cell]:
     """Errors by group, largest groups first."""
-    labels = np.array([label(case) for case in table.cases])
-    low, high = _intervals(table, ratios)
+    labels = np.array([label(case) for case in held.design.cases])
+    low, high = _intervals(held, ratios)
     counted = sorted(np.unique(labels), key=lambda name: -int((labels == name).sum()))
     for name in counted:
         here = labels == name
@@ -208,9 +208,10 @@ def _cell_label(case: Case) -> str:
     return ", ".join((*words, point.weight_dtype))
 
 
-def _intervals(table: Design, ratios: Array) -> tuple[Array, Array]:
-    devices = [device_of(case) for case in table.cases]
-    return intervals(ratios, devices, [group_of(case) for case in table.cases])
+def _intervals(held: HeldOutRows, ratios: Array) -> tuple[Array, Array]:
+    cases = held.design.cases
+    devices, groups = [device_of(case) for case in cases], [group_of(case) for case in cases]
+    return intervals(ratios, devices, groups, held.telling)
 
 
 def _errors(ratios: Array, low: Array | None = None, high: Array | None = None) -> Errors:

@@ -45,11 +45,13 @@ def _band(profile: Profile, metric: str) -> Band | None:
 def measured_band(log_ratios: Array, groups: Sequence[str], origin: str) -> Band:
     """The interval that should hold 80 % of log ratios measured / forecast of a new group.
 
-    From n independent ratios it is the middle 80 % (1 + 1 / n) of them (conformal prediction; Vovk,
-    Gammerman and Shafer 2005). Rows of one group err alike, so that fewer count: see `independent`.
+    From n independent ratios it is the middle 80 % (1 + 1 / n) of them, between ratios that occurred
+    (conformal prediction; Vovk, Gammerman and Shafer 2005). Rows of one group err alike, so that fewer
+    count: see `independent`.
     """
     held = min(_HELD * (1.0 + 1.0 / independent(log_ratios, groups)), _MOST)
-    low, high = np.quantile(log_ratios, ((1.0 - held) / 2.0, (1.0 + held) / 2.0))
+    low = np.quantile(log_ratios, (1.0 - held) / 2.0, method="lower")
+    high = np.quantile(log_ratios, (1.0 + held) / 2.0, method="higher")
     return Band(float(min(low, -0.01)), float(max(high, 0.01)), origin)
 
 

@@ -29,10 +29,14 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class HeldOutRows:
-    """Log ratios measured / forecast of points whose group the fit did not see, by metric."""
+    """Log ratios measured / forecast of points whose group the fit did not see, by metric.
+
+    `telling` are the points that say something of the forecast: see `telling`.
+    """
 
     design: Design
     ratios: Mapping[str, Array]
+    telling: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def calibrate_family(
 
 
 def telling(cases: Sequence[Case]) -> NDArray[np.bool_]:
-    """Points that a fit may learn from: no faster than physics allows, and without drafts.
+    """Points that fits and intervals learn from: no faster than physics allows, and without drafts.
 
     How many drafts were accepted is not recorded.
     """
@@ -103,7 +107,7 @@ def leave_out(
         found = fitted.predict(part)
         for metric, kept in ratios.items():
             kept[left] = np.log(si(part, metric) / metric_s(found, part, metric))
-    return HeldOutRows(table, ratios)
+    return HeldOutRows(table, ratios, sound)
 
 
 def group_of(case: Case) -> str:
@@ -165,22 +169,27 @@ def _years(family: Family) -> str:
     return f", {family.years}" if family.years else ""
 
 
-def _own(held: HeldOutRows, device: str, metric: str) -> tuple[Array, NDArray[np.str_], str]:
-    """Held-out log ratios of a device and their groups, or all of them where it has too few."""
+def _own(
+    held: HeldOutRows, device: str, metric: str, counted: NDArray[np.bool_]
+) -> tuple[Array, NDArray[np.str_], str]:
+    """Held-out log ratios of the points that count on a device and their groups.
+
+    Those of all devices where it has too few.
+    """
     ratios = held.ratios[metric]
     here = np.array([device_of(case) == device for case in held.design.cases])
-    seen = here & np.isfinite(ratios)
     groups = np.array([group_of(case) for case in held.design.cases])
-    scope = device
+    known, scope = np.isfinite(ratios) & counted, device
+    seen = here & known
     if not enough(seen, groups):
-        seen, scope = np.isfinite(ratios), "all devices"
+        seen, scope = known, "all devices"
     return ratios[seen], groups[seen], scope
 
 
 def _bands(held: HeldOutRows, device: str) -> dict[str, Band]:
     found = {}
     for metric in held.ratios:
-        ratios, groups, scope = _own(held, device, metric)
+        ratios, groups, scope = _own(held, device, metric, held.telling)
         if ratios.size:
             origin = (
                 f"{ratios.size} held-out points, {scope}, each model, device and engine left out"
@@ -196,8 +205,9 @@ def _band(held: HeldOutRows, device: str) -> Band | None:
 
 
 def _judged(held: HeldOutRows, device: str) -> Iterable[HeldOut]:
+    every = np.ones(len(held.design.cases), dtype=bool)
     for metric in held.ratios:
-        ratios, _, scope = _own(held, device, metric)
+        ratios, _, scope = _own(held, device, metric, every)
         if ratios.size:
             yield _held_out(f"{metric} of {scope}, each model, device and engine left out", ratios)
 

@@ -21,16 +21,21 @@ ENOUGH_GROUPS: Final = 3
 """From how many held-out rows and groups on a device has intervals of its own."""
 
 
-def intervals(ratios: Array, devices: Sequence[str], groups: Sequence[str]) -> tuple[Array, Array]:
+def intervals(
+    ratios: Array,
+    devices: Sequence[str],
+    groups: Sequence[str],
+    counted: NDArray[np.bool_],
+) -> tuple[Array, Array]:
     """Ends of each row's 80 % interval, as log ratios measured / forecast, from other groups' rows.
 
-    Rows of the same device give it where there are enough of them, else rows of all devices.
+    Rows of the same device give it where enough of them are `counted`, else rows of all devices.
     """
     where, labels = np.asarray(devices), np.asarray(groups)
     low, high = np.full(ratios.shape, -np.inf), np.full(ratios.shape, np.inf)
     for group in np.unique(labels):
         own = labels == group
-        others = ~own & np.isfinite(ratios)
+        others = ~own & np.isfinite(ratios) & counted
         near = others & np.isin(where, where[own])
         rows = near if enough(near, labels) else others
         if rows.any():

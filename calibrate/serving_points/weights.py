@@ -68,7 +68,7 @@ def stored(path: Path | str, word: str) -> Architecture:
     sibling = _sibling(path) if isinstance(path, Path) and family == "nvfp4" else None
     if sibling is not None and sibling.is_file() and _states(load(sibling), family):
         return load(sibling)
-    return _by_recipe(checkpoint, family, block=key == "fp8_block")
+    return _by_recipe(checkpoint, family, block="fp8_block" in key)
 
 
 def with_expert_format(architecture: Architecture, name: str) -> Architecture:
@@ -114,7 +114,10 @@ def _all(layer: Layer) -> tuple[Weight, ...]:
 
 
 def _by_recipe(architecture: Architecture, family: str, block: bool) -> Architecture:
-    """fp8: every matrix, scales static as ModelOpt's checkpoints have them unless in blocks."""
+    """fp8: every matrix, scales static as ModelOpt's checkpoints have them unless in blocks.
+
+    Checkpoints whose experts have blocks have them everywhere (Qwen's, DeepSeek's, MiniMax's).
+    """
     routed = any(layer.experts for layer in architecture.layers)
     if family == "fp8":
         made = (

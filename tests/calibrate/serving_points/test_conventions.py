@@ -7,6 +7,7 @@ import pytest
 from roofcast.calibrate.serving_points import conventions, weights
 from roofcast.calibrate.serving_points.points import Point
 from roofcast.hardware.errors import UnknownNameError
+from roofcast.simulator.engines import find_engine
 
 INFERENCEX = "request lengths uniform in [0.8,1.0] x nominal ISL/OSL (random-range-ratio 0.8)"
 LLAMA = {
@@ -54,6 +55,32 @@ def test_engines_are_those_of_their_time(engine, source, gpu, expected):
 def test_an_engine_without_a_stand_in_is_named():
     with pytest.raises(UnknownNameError, match="abacus"):
         conventions.engine_of(point(engine="abacus"))
+
+
+@pytest.mark.parametrize(
+    ("version", "fused", "expected"),
+    [
+        ("0.5.9", False, "sglang-0.5.9"),
+        ("0.5.6.post2", False, "sglang-0.5.9"),
+        ("v0.4.6", False, "sglang-0.5.9"),
+        ("nightly-dev", True, "sglang-0.5.9-fused"),
+        ("nightly-dev-20260402-d7256eb6", True, "sglang-fused"),
+        ("0.5.10.post1", True, "sglang-fused"),
+        ("", False, "sglang"),
+    ],
+)
+def test_kernels_are_counted_by_version(version, fused, expected):
+    """SGLang's pull requests 20627 and 21019 (March 2026) came with 0.5.10."""
+    there = point(engine="sglang", engine_version=version)
+    assert conventions.counts_of(there, "sglang", fused) == expected
+    assert conventions.counts_of(there, "vllm", fused).startswith("vllm")
+
+
+def test_an_older_version_differs_in_what_it_states_alone():
+    """z, a, b; convolution; copies of q, k, v; update; norm: nine launches a mixer, then four."""
+    old, new = find_engine("sglang-0.5.9-fused"), find_engine("sglang-fused")
+    assert (old.state, new.state) == (9, 4)
+    assert (old.norm_fused, old.token_budget, old.route) == (True, new.token_budget, new.route)
 
 
 def test_lengths_are_uniform_only_where_the_source_says_so():
@@ -114,8 +141,14 @@ def test_per_tensor_fp8_has_static_scales_where_nothing_else_is_known(tmp_path):
     layer = weights.stored(config(tmp_path, LLAMA), "fp8").layers[0]
     formats = {w.format for w in layer.weights if w.use == "matmul"}
     assert {(f.name, f.activations) for f in formats} == {("fp8", "static")}
-    dynamic = weights.stored(config(tmp_path, LLAMA), "fp8_block").layers[0]
-    assert {w.format.activations for w in dynamic.weights if w.use == "matmul"} == {"dynamic"}
+
+
+@pytest.mark.parametrize("word", ["fp8_block", "moe=fp8_block,gemm=fp8"])
+def test_fp8_in_blocks_scales_inputs_as_they_come(tmp_path, word):
+    """Qwen's own fp8 checkpoints have weight_block_size [128, 128] for products and experts alike."""
+    layer = weights.stored(config(tmp_path, LLAMA), word).layers[0]
+    formats = {w.format for w in layer.weights if w.use == "matmul"}
+    assert {(f.name, f.activations) for f in formats} == {("fp8_block", "dynamic")}
 
 
 def test_a_word_nobody_uses_for_weights_is_named(tmp_path):
