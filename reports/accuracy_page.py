@@ -20,7 +20,7 @@ percentages of what was measured; the bias is the median of the signed error. Th
 full bandwidth and peak and pays for nothing else. The last column is the share of points within 80 %
 intervals made of the errors of other groups; groups of one device err alike, so that few groups say
 little about it. Points that no physics allows (faster than prompts at peak and bytes at full bandwidth)
-are kept out of fits, but counted here; so are those of speculative decoding.
+are kept out of fits and of intervals, but counted here; so are those of speculative decoding.
 """
 
 
