@@ -20,17 +20,19 @@ from roofcast.hardware.accelerator import Accelerator
 from roofcast.hardware.catalog import find
 from roofcast.hardware.errors import InputError
 from roofcast.hardware.profile import Parameter, Profile
-from roofcast.hardware.transfer import transferred
+from roofcast.hardware.transfer import stacked, transferred
 from roofcast.simulator.formats import FORMATS, WeightFormat
 from roofcast.simulator.passes import Operator
 from roofcast.simulator.roofline import Roofs, operator_time
 
 TABLED: Final = ("vllm", "sglang", "trtllm")
 """Engines with kernel tables."""
-_SHARED: Final = {"mxfp4_w4a8": "sglang"}
-"""Formats of experts for which all engines run the same kernels (TensorRT-LLM's, in the other two by
-way of FlashInfer), and the engine whose table has the most layouts. TensorRT-LLM's own holds one rank
-alone, where FLOPs and activations can't be told apart."""
+_SHARED: Final = {"mxfp4_w4a8": TABLED, "nvfp4": ("trtllm",), "fp8_block": ("trtllm",)}
+"""Formats of experts for which these engines run the kernels of `_LENDER`'s table on Blackwell with
+stacked memory: TensorRT-LLM's own, which the other two have by way of FlashInfer. What TensorRT-LLM's
+tables hold is one rank alone (mxfp4_w4a8), mostly CUTLASS (nvfp4) and DeepGEMM (fp8_block), while its
+public runs of 2026 ask for its own (moe_config.backend TRTLLM in InferenceX's scripts)."""
+_LENDER: Final = "sglang"
 _SHAPES: Final = tuple((n, k) for n in (1280, 4096, 8192, 28672) for k in (1024, 4096, 8192))
 _ROWS: Final = (4.0, 32.0, 128.0)
 
@@ -59,14 +61,20 @@ def _tabled(device: str, engine: str) -> Profile:
                 del parameters[name]
             lent = {n: p for n, p in best.parameters.items() if _of(n, stored.name)}
             parameters.update(_noted(lent, best.engine, engine, _FASTEST))
-    for format_name, lender in _SHARED.items():
-        found = _kernels(device, lender).parameters
+    for format_name in _shared(find(device), engine):
+        found = _kernels(device, _LENDER).parameters
         lent = {n: p for n, p in found.items() if _of(n, format_name, "experts")}
         if lent:
             parameters = {n: p for n, p in parameters.items() if not _of(n, format_name, "experts")}
-            parameters.update(_noted(lent, lender, engine, "the engines share these kernels"))
+            parameters.update(_noted(lent, _LENDER, engine, "the engines share these kernels"))
     parameters.update(_widest(rivals))
     return replace(own, parameters=parameters)
+
+
+def _shared(device: Accelerator, engine: str) -> list[str]:
+    """Formats whose experts' kernels an engine shares with `_LENDER` on a device."""
+    blackwell = (device.architecture or "").startswith("Blackwell") and stacked(device)
+    return [name for name, engines in _SHARED.items() if blackwell and engine in engines]
 
 
 _WIRE: Final = "collective.bandwidth_efficiency"
