@@ -7,6 +7,7 @@ import numpy as np
 from roofcast.hardware.profile import Band, HeldOut, Profile
 from roofcast.reports import units
 from roofcast.simulator.architecture import Architecture
+from roofcast.simulator.engines import successor
 from roofcast.simulator.insight import Batching
 from roofcast.simulator.prediction import CAUSES, Forecast
 from roofcast.simulator.roofline import Roofs
@@ -133,7 +134,13 @@ def provenance(profile: Profile) -> str:
         return "Profile: ideal, the physical floor (every roof reached, no overhead)."
     day = profile.created[:10]
     made = f", made {day}" if day and day not in profile.origin else ""
-    return f"Profile: {profile_name(profile)}{made}: {profile.origin}."
+    newer = successor(profile.engine)
+    aged = (
+        f" These are versions of 2023 and 2024; --engine {newer} forecasts today's."
+        if newer
+        else ""
+    )
+    return f"Profile: {profile_name(profile)}{made}: {profile.origin}.{aged}"
 
 
 def profile_name(profile: Profile) -> str:

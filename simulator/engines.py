@@ -34,6 +34,7 @@ class Engine:
     token_budget: float
     reads_again: float = 0.0
     quantise_nvfp4: float | None = None
+    successor: str | None = None
 
 
 @cache
@@ -54,6 +55,12 @@ def _whole(written: dict[str, dict[str, Any]], fields: dict[str, Any]) -> dict[s
 def names() -> tuple[str, ...]:
     """Engines with counts of their own."""
     return tuple(_table())
+
+
+def successor(name: str) -> str | None:
+    """The engine of today's versions, if `name` stands for those of 2023 and 2024."""
+    entry = _table().get(name)
+    return None if entry is None else entry.successor
 
 
 def find_engine(name: str) -> Engine:

@@ -123,6 +123,12 @@ def test_predict_says_which_profile_and_how_far_to_trust_it(roofcast, llama, pro
     assert [line.endswith("extrapolated") for line in table] == [False, True]
 
 
+def test_a_profile_of_older_versions_names_todays(roofcast, llama):
+    """The public runs on MI300X are of 2024; what vLLM does today is lent by relatives."""
+    assert "--engine vllm forecasts today's" in roofcast("predict", llama, "-d", "mi300x")[1]
+    assert "forecasts today's" not in roofcast("predict", llama, "-d", "h100-sxm")[1]
+
+
 def test_a_profile_of_another_device_is_used_and_noted(roofcast, llama, profile_file):
     _, out, _ = roofcast("predict", llama, "-d", "h200-sxm", "-p", profile_file)
     assert "Note: h100.json was measured on h100-sxm-80gb, not on h200-sxm" in out
