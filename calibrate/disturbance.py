@@ -48,7 +48,8 @@ def failures(measured: Sequence[Measurement]) -> str | None:
     failed = [e.outcome for e in measured if e.outcome.startswith(FAILED)]
     if not failed:
         return None
-    return f"{len(failed)} tasks were not measured, {', '.join(sorted(set(failed)))}"
+    tasks = "1 task was" if len(failed) == 1 else f"{len(failed)} tasks were"
+    return f"{tasks} not measured, {', '.join(sorted(set(failed)))}"
 
 
 def others(measured: Sequence[Measurement]) -> str | None:

@@ -74,7 +74,7 @@ def test_what_ranks_cannot_share_is_an_outcome_and_ends_nothing(tmp_path: Path) 
     assert len(summed.samples_s) >= 5
     assert decoded.outcome.startswith(FAILED)
     assert "9 pieces" in decoded.outcome
-    assert failures([summed, decoded]) == f"1 tasks were not measured, {decoded.outcome}"
+    assert failures([summed, decoded]) == f"1 task was not measured, {decoded.outcome}"
     assert failures([summed]) is None
 
 
