@@ -59,10 +59,13 @@ def independent(log_ratios: Array, groups: Sequence[str]) -> float:
     """How many independent ratios these are worth: n / (1 + (m - 1) r), Kish's design effect.
 
     m is the mean size of a group weighted by size, r the share of the variance that lies between
-    groups, of ranks so that outliers don't rule it.
+    groups, of ranks so that outliers don't rule it. The variance of k group means is k / (k - 1) of
+    what they show; one group alone shows nothing of it and counts once.
 
     >>> independent(np.array([0.1, 0.1, 0.5, 0.5]), ["a", "a", "b", "b"])
     2.0
+    >>> independent(np.array([0.1, 0.2, 0.3, 0.4]), ["a", "a", "a", "a"])
+    1.0
     """
     from scipy.stats import rankdata  # slow to import
 
@@ -71,6 +74,7 @@ def independent(log_ratios: Array, groups: Sequence[str]) -> float:
     total = float(np.var(ranks))
     means = np.bincount(back, ranks) / sizes
     between = float(np.average((means - ranks.mean()) ** 2, weights=sizes))
-    share = between / total if total > 0.0 else 1.0
+    shown = (sizes.size - 1) / sizes.size  # of the variance between groups (Bessel)
+    share = min(between / (total * shown), 1.0) if total * shown > 0.0 else 1.0
     mean_size = float(np.average(sizes, weights=sizes))
     return float(ranks.size / (1.0 + (mean_size - 1.0) * share))
