@@ -135,11 +135,7 @@ def provenance(profile: Profile) -> str:
     day = profile.created[:10]
     made = f", made {day}" if day and day not in profile.origin else ""
     newer = successor(profile.engine)
-    aged = (
-        f" These are versions of 2023 and 2024; --engine {newer} forecasts today's."
-        if newer
-        else ""
-    )
+    aged = f" These are older versions; --engine {newer} forecasts today's." if newer else ""
     return f"Profile: {profile_name(profile)}{made}: {profile.origin}.{aged}"
 
 

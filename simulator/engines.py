@@ -58,7 +58,7 @@ def names() -> tuple[str, ...]:
 
 
 def successor(name: str) -> str | None:
-    """The engine of today's versions, if `name` stands for those of 2023 and 2024."""
+    """The engine of today's versions, if `name` stands for older ones."""
     entry = _table().get(name)
     return None if entry is None else entry.successor
 

@@ -16,9 +16,9 @@ from roofcast.calibrate.serving_points.calibration import (
     group_of,
     leave_out,
     model_of,
-    telling,
 )
 from roofcast.calibrate.serving_points.coverage import intervals
+from roofcast.calibrate.serving_points.design import Design
 from roofcast.calibrate.serving_points.errors import Errors
 from roofcast.calibrate.serving_points.fit import metric_s, si
 from roofcast.calibrate.serving_points.forecasts import forecast_cases
@@ -90,11 +90,10 @@ GROUPS: Final[Mapping[str, Label]] = {
 def accuracy(made: Calibrated, say: Callable[[str], None] = lambda text: None) -> FamilyAccuracy:
     """Judge one family, with groups, models and devices left out, beside the plain roofline."""
     table, family = made.held_out.design, made.fitted.family
-    sound = telling(table.cases)
     held = {"each model, device and engine left out": made.held_out}
     for name, label in (("each model left out", model_of), ("each device left out", device_of)):
         if len({label(case) for case in table.cases}) > 1:
-            held[name] = leave_out(family, table, sound, made.fitted, label)
+            held[name] = leave_out(family, table, made.held_out.telling, made.fitted, label)
             say(f"{family.name}: {name}")
     schemes = [
         Scheme(name, metric, _errors(rows.ratios[metric], *_intervals(rows, rows.ratios[metric])))
@@ -103,13 +102,14 @@ def accuracy(made: Calibrated, say: Callable[[str], None] = lambda text: None) -
     ]
     schemes += [Scheme("the roofline alone", m, _errors(r)) for m, r in roofline(made).items()]
     ratios = made.held_out.ratios[next(iter(family.metrics))]
+    ends = _intervals(made.held_out, ratios)
     return FamilyAccuracy(
         name=family.name,
         points=len(table.cases),
         engines=family.engines,
         years=family.years,
         schemes=tuple(schemes),
-        groups={name: tuple(cells(made.held_out, ratios, of)) for name, of in GROUPS.items()},
+        groups={name: tuple(cells(table, ratios, ends, of)) for name, of in GROUPS.items()},
         worst=tuple(worst_cells(made, ratios)),
     )
 
@@ -127,10 +127,10 @@ def roofline(made: Calibrated) -> dict[str, Array]:
     return {m: np.log(si(table, m) / metric_s(found, table, m)) for m in family.metrics}
 
 
-def cells(held: HeldOutRows, ratios: Array, label: Label) -> Iterable[Cell]:
-    """Errors by group, largest groups first."""
-    labels = np.array([label(case) for case in held.design.cases])
-    low, high = _intervals(held, ratios)
+def cells(table: Design, ratios: Array, ends: tuple[Array, Array], label: Label) -> Iterable[Cell]:
+    """Errors by group, largest groups first; `ends` are those of the points' intervals."""
+    labels = np.array([label(case) for case in table.cases])
+    low, high = ends
     counted = sorted(np.unique(labels), key=lambda name: -int((labels == name).sum()))
     for name in counted:
         here = labels == name

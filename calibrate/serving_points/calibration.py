@@ -133,13 +133,14 @@ def _profiles(fitted: ServingFit, held: HeldOutRows) -> Iterable[Profile]:
         base = fitting_profile(find(device), named)
         kernels = [each for each in base.held_out if each.of_kernels]
         merged = merge(base, fitted, sources)
+        bands = _bands(held, device)
         yield replace(
             merged,
             name=f"{device} under {engine}",
             origin=_origin(base, fitted),
             held_out=(*kernels, *_judged(held, device)),
-            bands=_bands(held, device),
-            band=_band(held, device),
+            bands=bands,
+            band=bands.get("tpot_ms") or bands.get("e2e_s"),  # a step's: of tokens, else of replies
             valid_range={"batch": (1.0, 1024.0), "context": (1.0, 131072.0)},
         )
 
@@ -196,12 +197,6 @@ def _bands(held: HeldOutRows, device: str) -> dict[str, Band]:
             )
             found[metric] = measured_band(ratios, list(groups), origin)
     return found
-
-
-def _band(held: HeldOutRows, device: str) -> Band | None:
-    """The interval of a decode step: that of the time between tokens, else of whole replies."""
-    bands = _bands(held, device)
-    return bands.get("tpot_ms") or bands.get("e2e_s")
 
 
 def _judged(held: HeldOutRows, device: str) -> Iterable[HeldOut]:

@@ -75,10 +75,12 @@ def kernels_of(engine: str) -> str | None:
 
 def counts_of(point: Point, engine: str, fused: bool) -> str:
     """The entry of engines.toml that counts a point's kernels: by version, norms `fused` or not."""
-    name = engine
-    for entry in _data("conventions")["version"]:
-        if entry["engine"] == engine and re.search(entry["versions"], point.engine_version):
-            name = entry["kernels"]
+    fitting = (
+        entry["kernels"]
+        for entry in _data("conventions")["version"]
+        if entry["engine"] == engine and re.search(entry["versions"], point.engine_version)
+    )
+    name = next(fitting, engine)
     return f"{name}-fused" if fused else name
 
 

@@ -75,31 +75,22 @@ class Resolver:
         recipe = conventions.recipe_of(point)
         device = find(conventions.device_name(point))
         path = self._config(point)
+        counts = conventions.counts_of(point, named.engine, recipe.fuse_all_reduce)
         key = (
             path, point.weight_dtype, recipe.state_dtype, recipe.experts, device.id, named.engine,
             point.tp, point.pp, point.ep, point.dp, point.kv_dtype, recipe.kv_dtype,
-            conventions.counts_of(point, named.engine, recipe.fuse_all_reduce),
-            recipe.expert_parallel, recipe.speculation,
+            counts, recipe.expert_parallel, recipe.speculation,
         )  # fmt: skip
         if key not in self._setups:
-            self._setups[key] = self._setup(point, path, device, named)
+            where = Setup(
+                self._architecture(path, point.weight_dtype, recipe),
+                device,
+                self.profiles(device, named),
+                _parallelism(point, recipe),
+                kernels=counts,
+            )
+            self._setups[key] = _launched(where, point, recipe)
         return Case(point, self._setups[key], recipe, conventions.lengths_of(point), named.nearest)
-
-    def _setup(
-        self, point: Point, path: Path | str, device: Accelerator, named: conventions.EngineName
-    ) -> Setup:
-        recipe = conventions.recipe_of(point)
-        architecture = self._architecture(path, point.weight_dtype, recipe)
-        kv = point.kv_dtype or recipe.kv_dtype or architecture.kv_dtype or architecture.dtype
-        return Setup(
-            architecture=replace(architecture, max_context=None),
-            device=device,
-            profile=self.profiles(device, named),
-            parallelism=_parallelism(point, recipe),
-            kv_dtype=kv,
-            activation_dtype=architecture.dtype,
-            kernels=conventions.counts_of(point, named.engine, recipe.fuse_all_reduce),
-        )
 
     def _architecture(
         self, path: Path | str, word: str, recipe: conventions.Recipe
@@ -140,6 +131,17 @@ def _missing(point: Point) -> str:
         if not getattr(point, name):
             return f"{name} is not recorded"
     return ""
+
+
+def _launched(where: Setup, point: Point, recipe: conventions.Recipe) -> Setup:
+    """A set-up with the cache that a point or its recipe states, else the model's; any context."""
+    model = where.architecture
+    return replace(
+        where,
+        architecture=replace(model, max_context=None),
+        kv_dtype=point.kv_dtype or recipe.kv_dtype or model.kv_dtype or model.dtype,
+        activation_dtype=model.dtype,
+    )
 
 
 def _parallelism(point: Point, recipe: conventions.Recipe) -> Parallelism:
